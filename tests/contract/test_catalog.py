@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.examples import NOON, name, source, table
+from tests.contract.examples import NOON, name, source, table, vary
 from tests.contract.stores import open_database
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.clauses import Assertion, Violation
@@ -51,12 +51,12 @@ def test_assertions_come_back(catalog: Catalog) -> None:
 
 
 def test_a_mark_of_a_rollback_comes_back_and_is_not_part_of_what_is_kept(catalog: Catalog) -> None:
-    mark = RollingBack(refresh_id="r-1", active=True, to=table(definition_version=3))
+    mark = RollingBack(refresh_id="r-1", active=True, to=table(version=3))
     catalog.create(table())
-    catalog.replace(table(rolling_back=mark))
-    assert catalog.by_id("t-1") == table(rolling_back=mark)
-    catalog.replace(table(definition_version=3))
-    assert catalog.by_id("t-1") == table(definition_version=3)
+    catalog.replace(table(pending=mark))
+    assert catalog.by_id("t-1") == table(pending=mark)
+    catalog.replace(table(version=3))
+    assert catalog.by_id("t-1") == table(version=3)
     assert catalog.replaced_definitions() == (table(),)
 
 
@@ -68,10 +68,10 @@ def test_only_hold_changes_which_version_is_held(catalog: Catalog) -> None:
     catalog.replace(table(comment="changed"))
     catalog.move("t-1", RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED)
     assert catalog.find(name("Daily")) == table(
-        comment="changed", held=held, refresh_status=RefreshStatus.SUSPENDED
+        comment="changed", held=held, status=RefreshStatus.SUSPENDED
     )
     catalog.hold("t-1", None)
-    assert catalog.by_id("t-1").held is None  # type: ignore[union-attr]
+    assert catalog.by_id("t-1").state.held is None  # type: ignore[union-attr]
     catalog.hold("gone", held)
 
 
@@ -141,12 +141,12 @@ def test_replace_writes_everything_but_the_status(catalog: Catalog) -> None:
         name=name("Renamed"),
         freshness=Freshness(2, TimeUnit.MINUTE),
         sources=(source("other", "o"),),
-        definition_version=2,
-        refresh_status=RefreshStatus.SUSPENDED,
+        version=2,
+        status=RefreshStatus.SUSPENDED,
         status_reason="no",
     )
     catalog.replace(changed)
-    expected = replace(changed, refresh_status=RefreshStatus.ACTIVATED, status_reason=None)
+    expected = vary(changed, status=RefreshStatus.ACTIVATED, status_reason=None)
     assert catalog.by_id("t-1") == expected
     assert catalog.find(name("Daily")) is None
     assert catalog.consumers(name("ev")) == ()
@@ -176,7 +176,7 @@ def test_a_status_moves_once_and_keeps_its_reason(catalog: Catalog) -> None:
     assert not catalog.move("t-1", activated, suspended)
     found = catalog.by_id("t-1")
     assert found is not None
-    assert (found.refresh_status, found.status_reason) == (suspended, "by hand")
+    assert (found.state.status, found.state.status_reason) == (suspended, "by hand")
 
 
 def test_a_missing_table_does_not_move(catalog: Catalog) -> None:
@@ -196,32 +196,32 @@ def test_what_a_higher_definition_version_replaces_is_kept_as_it_last_was(
     catalog.create(table())
     catalog.create(table(id="t-2", name=name("other")))
     catalog.replace(first := table(comment="later", sources=(source("ev", "delta-ev"),)))
-    second = replace(first, definition_version=2, defined_by="bo", defined_at=NOON)
+    second = vary(first, version=2, defined_by="bo", defined_at=NOON)
     catalog.replace(second)
     assert catalog.by_id("t-1") == second
-    catalog.replace(replace(second, definition_version=3, restored_from=1))
+    catalog.replace(vary(second, version=3, restored_from=1))
     assert catalog.replaced_definitions("t-1") == (first, second)
-    catalog.replace(table(id="t-2", name=name("other"), definition_version=2))
+    catalog.replace(table(id="t-2", name=name("other"), version=2))
     assert [t.id for t in catalog.replaced_definitions()] == ["t-1", "t-1", "t-2"]
     assert catalog.replaced_definitions("nope") == ()
 
 
 def test_a_lower_definition_version_forgets_those_it_undoes(catalog: Catalog) -> None:
     catalog.create(table())
-    catalog.replace(table(definition_version=2))
-    catalog.replace(table(definition_version=3))
-    catalog.replace(table(definition_version=2))
-    assert [t.definition_version for t in catalog.replaced_definitions()] == [1]
-    catalog.replace(table(definition_version=3))
-    assert [t.definition_version for t in catalog.replaced_definitions()] == [1, 2]
+    catalog.replace(table(version=2))
+    catalog.replace(table(version=3))
+    catalog.replace(table(version=2))
+    assert [t.definition.version for t in catalog.replaced_definitions()] == [1]
+    catalog.replace(table(version=3))
+    assert [t.definition.version for t in catalog.replaced_definitions()] == [1, 2]
 
 
 def test_replaced_definitions_come_and_go_with_their_table(catalog: Catalog) -> None:
     catalog.create(table())
     with pytest.raises(ServerError):
-        catalog.replace(table(definition_version=2), table(id="nope", name=name("nope")))
+        catalog.replace(table(version=2), table(id="nope", name=name("nope")))
     assert catalog.replaced_definitions() == ()
-    catalog.replace(table(definition_version=2))
+    catalog.replace(table(version=2))
     catalog.drop("t-1")
     assert catalog.replaced_definitions() == ()
 
@@ -240,14 +240,14 @@ def test_several_definitions_are_replaced_together_or_not_at_all(catalog: Catalo
     catalog.create(first)
     catalog.create(second)
     renamed = replace(first, name=name("renamed"))
-    catalog.replace(renamed, replace(second, comment="reads the new name"))
+    catalog.replace(renamed, vary(second, comment="reads the new name"))
     assert catalog.by_id("t-1") == renamed
     with pytest.raises(ServerError) as caught:
-        catalog.replace(replace(second, comment="lost"), replace(renamed, name=name("OTHER")))
+        catalog.replace(vary(second, comment="lost"), replace(renamed, name=name("OTHER")))
     assert caught.value.code == "MT_ALREADY_EXISTS"
     found = catalog.by_id("t-2")
     assert found is not None
-    assert found.comment == "reads the new name"
+    assert found.definition.comment == "reads the new name"
 
 
 def test_tables_that_are_replaced_together_may_exchange_their_names(catalog: Catalog) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.contract.examples import NOON, name, run, source, table
+from tests.contract.examples import NOON, name, run, source, table, vary
 from tidegate_server.core.model.runs import RefreshRun, RunMetrics, Strategy
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.table import MaterializedTable
@@ -45,7 +45,7 @@ def wrote(owner: MaterializedTable, version: int, changes: object = (), **read: 
         started_at=NOON + timedelta(seconds=version),
         to_version=version,
         sources={f"delta-{label}": seen for label, seen in read.items()},
-        definition_version=owner.definition_version,
+        definition_version=owner.definition.version,
     )
     return replace(done, **dict(changes))  # type: ignore[call-overload]
 
@@ -122,7 +122,7 @@ def test_partitions_of_several_times_agree_with_their_readers_alone() -> None:
 
 def test_sources_without_versions_agree_through_one_reader_alone() -> None:
     files = source("files", "delta-files", SourceKind.PLAIN)
-    one, two = (replace(table_over(label), sources=(files,)) for label in ("one", "two"))
+    one, two = (vary(table_over(label), sources=(files,)) for label in ("one", "two"))
     below = table_over("below", "one")
     first = member(one, wrote(one, 1), wrote(one, 2))
     assert versions(first, member(below, wrote(below, 1, one=1))) == {"one": 1, "below": 1}
@@ -132,12 +132,12 @@ def test_sources_without_versions_agree_through_one_reader_alone() -> None:
     # Of files, the same fingerprint was there before both read; what they read may differ.
     same = [member(table, wrote(table, 1, files=7)) for table in (one, two)]
     assert "different versions of spark_catalog.d.files" in reason(*same)
-    mixed = replace(one, sources=(files, source("ods", "delta-ods")))
+    mixed = vary(one, sources=(files, source("ods", "delta-ods")))
     assert "no version is known" in reason(member(mixed, wrote(mixed, 1, files=7)))
 
 
 def test_an_earlier_definition_counts_while_its_rows_are_the_newest() -> None:
-    now = replace(DWD, definition_version=2)
+    now = vary(DWD, version=2)
     old, newer = wrote(DWD, 1, ods=1), wrote(now, 2, ods=1)
     dws = member(DWS, wrote(DWS, 1, dwd=1))
     assert versions(member(now, old), dws) == {"dwd": 1, "dws": 1}
@@ -146,7 +146,7 @@ def test_an_earlier_definition_counts_while_its_rows_are_the_newest() -> None:
 
 
 def test_runs_that_read_another_table_under_a_sources_name_do_not_count() -> None:
-    swapped = replace(DWS, sources=(source("dwd", "delta-twin"),))
+    swapped = vary(DWS, sources=(source("dwd", "delta-twin"),))
     dwd = member(DWD, wrote(DWD, 1, ods=1))
     assert "no version is known" in reason(dwd, member(swapped, wrote(swapped, 1, dwd=1)))
     assert versions(dwd, member(swapped, wrote(swapped, 2, twin=1))) == {"dwd": 1, "dws": 2}
@@ -182,7 +182,7 @@ class Lake:
             self.now[label] += 1
             return
         owner = self.tables[label]
-        read = {s.table_id.removeprefix("delta-"): s for s in owner.sources}
+        read = {s.table_id.removeprefix("delta-"): s for s in owner.definition.sources}
         if not all(each in self.now for each in read):
             return
         version = self.now.get(label, -1) + 1
@@ -222,7 +222,9 @@ def test_the_newest_of_all_choices_is_found(lake: Lake, read: set[str]) -> None:
     needed = set(read)
     for label in reversed(NAMES):
         if label in needed:
-            above = (s.table_id.removeprefix("delta-") for s in lake.tables[label].sources)
+            above = (
+                s.table_id.removeprefix("delta-") for s in lake.tables[label].definition.sources
+            )
             needed |= {each for each in above if each in NAMES}
     members = [
         Member(table=lake.tables[label], runs=lake.runs.get(label, []), read=label in read)

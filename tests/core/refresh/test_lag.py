@@ -84,7 +84,7 @@ def test_a_late_table_breaches_its_target_and_says_why() -> None:
 def test_a_failed_upstream_and_a_suspension_are_causes() -> None:
     stopped = finished_run(10, 0, state=RunState.UPSTREAM_FAILED, action=None, started_at=None)
     assert lag_report(HOURLY, [finished_run(0), stopped], at(60)).cause is LagCause.UPSTREAM
-    suspended = table(refresh_status=RefreshStatus.SUSPENDED)
+    suspended = table(status=RefreshStatus.SUSPENDED)
     assert lag_report(suspended, [finished_run(0)], at(60)).cause is LagCause.SUSPENDED
 
 

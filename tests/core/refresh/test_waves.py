@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.contract.examples import name, source, table
+from tests.contract.examples import name, source, table, vary
 from tidegate_server.core.model.table import ColumnOrigin, MaterializedTable
 from tidegate_server.core.model.versions import SourceKind
 from tidegate_server.core.refresh.waves import (
@@ -68,7 +68,7 @@ def test_a_step_waits_for_what_it_reads() -> None:
 
 def test_a_table_whose_rows_lie_elsewhere_is_found_by_its_storage() -> None:
     stored = replace(BASE, storage_table=name("base__rows"))
-    below = replace(LEFT, sources=(source("base__rows", "delta-base"),))
+    below = vary(LEFT, sources=(source("base__rows", "delta-base"),))
     assert descendants(stored, catalog(stored, below).consumers) == [below]
     assert needs(below, [stored, below]) == ("id-base",)
 
@@ -80,28 +80,30 @@ def test_partitions_travel_where_the_column_is_passed_through() -> None:
 
 
 def test_a_column_whose_origin_is_not_proven_stops_them() -> None:
-    changed = tuple(replace(origin, unchanged=False) for origin in LEFT.lineage)
-    for doubtful in (replace(LEFT, lineage=()), replace(LEFT, lineage=changed)):
+    changed = tuple(replace(origin, unchanged=False) for origin in LEFT.definition.lineage)
+    for doubtful in (vary(LEFT, lineage=()), vary(LEFT, lineage=changed)):
         found = spread([BASE, doubtful, RIGHT, TOP], {BASE.id: DAY})
         assert (found["id-left"], found["id-right"], found["id-top"]) == ((), DAY, ())
 
 
 def test_a_table_without_that_partition_column_is_refreshed_whole() -> None:
-    assert travelling(DAY, BASE, replace(LEFT, partition_keys=("hh",))) == ()
+    assert travelling(DAY, BASE, vary(LEFT, partition_keys=("hh",)).definition) == ()
 
 
 def test_the_part_of_a_partition_that_travels_is_enough() -> None:
     fine = ({"ds": "1", "hh": "1"}, {"ds": "1", "hh": "2"})
-    assert travelling(fine, BASE, LEFT) == DAY
+    assert travelling(fine, BASE, LEFT.definition) == DAY
 
 
 def test_only_sources_outside_the_wave_are_chosen() -> None:
-    plain = replace(TOP, sources=(*TOP.sources, source("csv", "p", SourceKind.PLAIN)))
+    plain = vary(TOP, sources=(*TOP.definition.sources, source("csv", "p", SourceKind.PLAIN)))
     assert [s.table_id for s in outside([BASE, LEFT, RIGHT, plain])] == ["delta-ev", "delta-other"]
 
 
 def test_a_step_reads_the_version_its_source_just_committed() -> None:
-    vector = step_vector(TOP, {"delta-ev": 5, "delta-other": 2}, {name("left"): 8, name("x"): 1})
+    vector = step_vector(
+        TOP.definition, {"delta-ev": 5, "delta-other": 2}, {name("left"): 8, name("x"): 1}
+    )
     assert vector == {"delta-ev": 5, "delta-other": 2, "delta-left": 8}
 
 

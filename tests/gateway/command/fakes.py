@@ -40,7 +40,7 @@ from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.runs import RefreshRun, Strategy
 from tidegate_server.core.model.states import RunState
-from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.table import Definition, MaterializedTable
 from tidegate_server.core.model.types import Column, Schema, text_schema
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.core.refresh.request import RefreshPlan, RefreshRequest, Rollback
@@ -338,6 +338,9 @@ class World:
         assert found is not None
         return found
 
+    def definition(self, table: str) -> Definition:
+        return self.table(table).definition
+
     @property
     def waves(self) -> Waves:
         return self._services().waves
@@ -390,7 +393,7 @@ class World:
             refresh_id=request.refresh_id or self._new_id(),
             table_id=table.id,
             table=table.name,
-            definition_version=table.definition_version,
+            definition_version=table.definition.version,
             trigger=request.trigger,
             state=RunState.SUCCEEDED,
             queued_at=NOW,

@@ -27,7 +27,7 @@ def by_order(world: World, key: str) -> str | None:
 
 
 def by_table(world: World, key: str) -> str | None:
-    return world.table("m").options.get(key)
+    return world.definition("m").options.get(key)
 
 
 def by_key(world: World, key: str) -> str | None:
@@ -41,7 +41,7 @@ def by_session(world: World, key: str) -> str | None:
 
 def by_definition(world: World, key: str) -> str | None:
     """Read as CREATE and ALTER do."""
-    return layered_setting(world.table("m").options, lambda key: by_session(world, key))(key)
+    return layered_setting(world.definition("m").options, lambda key: by_session(world, key))(key)
 
 
 def by_target(world: World, key: str) -> str | None:
@@ -54,15 +54,15 @@ def by_scheduler(world: World, key: str) -> str | None:
 
 def by_mode(world: World, key: str) -> str | None:
     """A freshness of 20 minutes is CONTINUOUS below 30 minutes, FULL above 10."""
-    return "10 min" if world.table("m").refresh_mode.value == "FULL" else None
+    return "10 min" if world.definition("m").refresh_mode.value == "FULL" else None
 
 
 def by_freshness(world: World, key: str) -> str | None:
-    return "2 h" if world.table("m").freshness.seconds == 7200 else None
+    return "2 h" if world.definition("m").freshness.seconds == 7200 else None
 
 
 def by_start(world: World, key: str) -> str | None:
-    start = world.table("m").start_mode
+    start = world.definition("m").start_mode
     return None if start is None else start.kind.value
 
 

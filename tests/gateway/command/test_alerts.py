@@ -195,8 +195,8 @@ def test_servers_that_look_at_once_tell_once(world: World) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"refresh_status": RefreshStatus.SUSPENDED},
-        {"refresh_status": RefreshStatus.INITIALIZING},
+        {"status": RefreshStatus.SUSPENDED},
+        {"status": RefreshStatus.INITIALIZING},
         {"downstream": True},
         {"refresh_mode": RefreshMode.CONTINUOUS, "sources": (source("ev", "delta-ev"),)},
     ],

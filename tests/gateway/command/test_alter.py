@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.contract.examples import vary
 from tests.gateway.command.fake_storage import Stored
 from tests.gateway.command.fakes import NOW, T1, World, name
 from tests.gateway.command.tables import ALTER, BASE, CONT, refusal
@@ -48,9 +48,9 @@ def test_options_restart_a_continuous_table_alone(world: World, change: str) -> 
         workflow = world.workflow(table)
         world.execute(f"{ALTER} {table} {change}")
         assert world.workflow(table) == workflow
-        assert world.table(table).definition_version == 1
-    assert world.table("cont").checkpoint_floor == 9
-    assert world.table("base").checkpoint_floor == 0
+        assert world.definition(table).version == 1
+    assert world.table("cont").state.checkpoint_floor == 9
+    assert world.table("base").state.checkpoint_floor == 0
 
 
 def test_a_suspended_continuous_table_loses_its_checkpoint_and_stays(world: World) -> None:
@@ -59,32 +59,32 @@ def test_a_suspended_continuous_table_loses_its_checkpoint_and_stays(world: Worl
     world.execute(f"{ALTER} cont SUSPEND")
     world.execute(f"{ALTER} cont SET ('k'='v')")
     table = world.table("cont")
-    assert (table.checkpoint_floor, table.refresh_status) == (2, RefreshStatus.SUSPENDED)
+    assert (table.state.checkpoint_floor, table.state.status) == (2, RefreshStatus.SUSPENDED)
 
 
 def test_options_that_change_nothing_restart_nothing(world: World) -> None:
     world.execute(CONT)
     record_refresh(world, "cont", epoch=2)
     world.execute(f"{ALTER} cont RESET ('unknown')")
-    assert world.table("cont").checkpoint_floor == 0
+    assert world.table("cont").state.checkpoint_floor == 0
 
 
 def test_incremental_modes_are_scheduled(world: World) -> None:
     world.execute(BASE)
     world.execute(f"{ALTER} base SET REFRESH_MODE = INCREMENTAL STRICT")
-    assert world.table("base").refresh_mode is RefreshMode.INCREMENTAL
+    assert world.definition("base").refresh_mode is RefreshMode.INCREMENTAL
     assert world.workflow("base").cron == "0/30 * * * * ? *"
 
 
 def test_an_automatic_table_goes_there_and_back_as_one_step(world: World) -> None:
     world.execute(CONT)
     world.execute(f"{ALTER} cont SET FRESHNESS = INTERVAL '1' HOUR")
-    assert (world.table("cont").refresh_mode, world.workflow("cont").cron) == (
+    assert (world.definition("cont").refresh_mode, world.workflow("cont").cron) == (
         RefreshMode.FULL,
         "0 0 0/1 * * ? *",
     )
     world.execute(f"{ALTER} cont SET FRESHNESS = INTERVAL '1' MINUTE")
-    assert world.table("cont").refresh_mode is RefreshMode.CONTINUOUS
+    assert world.definition("cont").refresh_mode is RefreshMode.CONTINUOUS
     assert world.workflow("cont").cron is None
 
 
@@ -106,22 +106,22 @@ def test_a_statement_does_not_write_over_one_that_was_quicker(world: World) -> N
 
     def slow(request: Request, **options: Any) -> Any:
         if isinstance(request, EvolveTable):
-            world.catalog.replace(replace(found, comment="quicker"))
+            world.catalog.replace(vary(found, comment="quicker"))
         return call(request, **options)
 
     world.engine.call = slow  # type: ignore[method-assign]
     with pytest.raises(ServerError, match="changed by another statement"):
         world.execute(f"{ALTER} base MODIFY c INT COMMENT 'slower'")
-    assert world.table("base").comment == "quicker"
+    assert world.definition("base").comment == "quicker"
 
 
 def test_an_option_of_the_schedule_changes_the_schedule(world: World) -> None:
     world.execute(CONT)
     world.execute(f"{ALTER} cont SET ('materialized-table.schedule.cron'='0 15 4 * * ? *')")
-    assert world.table("cont").refresh_mode is RefreshMode.FULL
+    assert world.definition("cont").refresh_mode is RefreshMode.FULL
     assert world.workflow("cont").cron == "0 15 4 * * ? *"
     world.execute(f"{ALTER} cont RESET ('materialized-table.schedule.cron')")
-    assert world.table("cont").refresh_mode is RefreshMode.CONTINUOUS
+    assert world.definition("cont").refresh_mode is RefreshMode.CONTINUOUS
     assert world.workflow("cont").cron is None
 
 
@@ -161,5 +161,5 @@ def test_of_two_statements_at_once_the_later_one_is_told(world: World) -> None:
         first.result()
         with pytest.raises(ServerError, match="changed by another statement"):
             second.result()
-    assert world.table("base").schema.columns[2].comment == "first"
-    assert world.engine.storage.tables[name("base")].schema == world.table("base").schema
+    assert world.definition("base").schema.columns[2].comment == "first"
+    assert world.engine.storage.tables[name("base")].schema == world.definition("base").schema

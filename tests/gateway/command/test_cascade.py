@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.contract.examples import vary
 from tests.gateway.command.fakes import T1, World
 from tests.gateway.command.tables import ALTER, produces, refusal
 from tests.gateway.command.test_atomicity import Saboteur, picture
@@ -37,7 +38,7 @@ def create_chain(world: World) -> World:
 
 
 def statuses(world: World) -> dict[str, str]:
-    return {t.name.table: t.refresh_status.value for t in world.catalog.tables()}
+    return {t.name.table: t.state.status.value for t in world.catalog.tables()}
 
 
 def test_everything_downstream_is_suspended_in_its_order(chain: World) -> None:
@@ -61,7 +62,7 @@ def test_what_is_suspended_already_is_left_alone_and_said_so(chain: World) -> No
     chain.catalog.move(table.id, RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED, "BY_HAND")
     told = dict(chain.rows(f"{ALTER} m SUSPEND CASCADE"))  # type: ignore[arg-type]
     assert (told["c.d.m"], told["c.d.a"]) == ("SUSPENDED", "ALREADY_SUSPENDED")
-    assert chain.table("a").status_reason == "BY_HAND"
+    assert chain.table("a").state.status_reason == "BY_HAND"
     assert refusal(chain, f"{ALTER} m SUSPEND CASCADE").code == Code.MT_STATE.name
 
 
@@ -72,7 +73,7 @@ def test_resume_takes_the_whole_chain_and_its_options_hold_for_it(chain: World) 
     assert dict(rows)["c.d.z"] == "ALREADY_ACTIVATED"  # type: ignore[arg-type]
     assert set(statuses(chain).values()) == {"ACTIVATED"}
     assert all(chain.workflow(table).active for table in CHAIN)
-    held = {table: dict(chain.table(table).resume_options) for table in CHAIN}
+    held = {table: dict(chain.table(table).state.resume_options) for table in CHAIN}
     assert held == {"m": {"k": "v"}, "z": {}, "a": {"k": "v"}, "last": {"k": "v"}}
     assert refusal(chain, f"{ALTER} m RESUME CASCADE").code == Code.MT_STATE.name
 
@@ -87,7 +88,7 @@ def test_resume_checks_its_options_first(chain: World) -> None:
 def test_a_table_that_is_being_created_stops_all_of_it(chain: World, action: str) -> None:
     table = chain.table("last")
     chain.catalog.drop(table.id)
-    chain.catalog.create(replace(table, refresh_status=RefreshStatus.INITIALIZING))
+    chain.catalog.create(vary(table, status=RefreshStatus.INITIALIZING))
     problem = refusal(chain, f"{ALTER} m {action} CASCADE")
     assert problem.code == Code.MT_STATE.name
     assert "c.d.last is INITIALIZING" in problem.message

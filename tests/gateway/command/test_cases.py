@@ -81,7 +81,7 @@ def test_case(settings: str, statements: str, expected: str) -> None:
         return
     table, _, columns = expected.partition(": ")
     if columns:
-        assert ",".join(column.name for column in world.table(table).visible) == columns
+        assert ",".join(column.name for column in world.definition(table).visible) == columns
     elif expected != "ok":
         check_pace(world, expected)
 
@@ -100,7 +100,7 @@ def check_refused(world: World, statement: str, code: str, text: str) -> None:
 def check_definition(world: World, table: str, how: str, what: str) -> None:
     """Compare what SHOW CREATE prints, in any spacing, or the query as it was written."""
     if how == "asks":
-        assert world.table(table).original_query == what
+        assert world.definition(table).original_query == what
         return
     [(text,)] = world.rows(f"SHOW CREATE MATERIALIZED TABLE {table}")
     printed = " ".join(str(text).split())
@@ -113,6 +113,6 @@ def check_pace(world: World, expected: str) -> None:
     named = re.match(r"(\w+) is (.*)", expected)
     table, wanted = (named[1], named[2]) if named else ("m", expected)
     found, workflow = world.table(table), world.workflow(table)
-    modes = f"{found.logical_refresh_mode.value} {found.refresh_mode.value}"
-    freshness = f"{found.freshness.value} {found.freshness.unit.name}"
+    modes = f"{found.definition.logical_refresh_mode.value} {found.definition.refresh_mode.value}"
+    freshness = f"{found.definition.freshness.value} {found.definition.freshness.unit.name}"
     assert f"{modes} {freshness} {workflow.cron}" == wanted

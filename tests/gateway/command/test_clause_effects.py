@@ -37,12 +37,12 @@ def warns(word: str) -> Proof:
 
 CLAUSES: dict[str, tuple[str, Proof]] = {
     "name": (create(), lambda w: w.table("m")),
-    "query": (create(), lambda w: w.table("m").original_query == "SELECT * FROM t1"),
+    "query": (create(), lambda w: w.definition("m").original_query == "SELECT * FROM t1"),
     "or_alter": (
         create().replace("CREATE", "CREATE OR ALTER", 1),
         lambda w: (
             w.execute(create("COMMENT 'y'").replace("CREATE", "CREATE OR ALTER", 1))
-            and w.table("m").comment == "y"
+            and w.definition("m").comment == "y"
         ),
     ),
     "if_not_exists": (
@@ -52,10 +52,10 @@ CLAUSES: dict[str, tuple[str, Proof]] = {
             and any("exists already" in line for line in w.logged)
         ),
     ),
-    "columns": (create(items="(d, c, b, a)"), lambda w: w.table("m").schema.names()[0] == "d"),
+    "columns": (create(items="(d, c, b, a)"), lambda w: w.definition("m").schema.names()[0] == "d"),
     "primary_key": (
         create(items="(PRIMARY KEY (a) NOT ENFORCED)"),
-        lambda w: w.table("m").primary_key,
+        lambda w: w.definition("m").primary_key,
     ),
     "watermark": (
         create(items="(t AS current_timestamp, WATERMARK FOR t AS t)"),
@@ -69,7 +69,7 @@ CLAUSES: dict[str, tuple[str, Proof]] = {
         create(items="(CONSTRAINT e ASSERT (count(*) > 0))"),
         lambda w: order_of(w).assertions,
     ),
-    "comment": (create("COMMENT 'x'"), lambda w: w.table("m").comment == "x"),
+    "comment": (create("COMMENT 'x'"), lambda w: w.definition("m").comment == "x"),
     "distribution": (
         create("DISTRIBUTED BY HASH (a) INTO 3 BUCKETS"),
         lambda w: order_of(w).distribution,
@@ -93,11 +93,11 @@ CLAUSES: dict[str, tuple[str, Proof]] = {
     "refresh_mode": (create(after=FULL), lambda w: w.workflow("m").cron),
     "on_update": (
         create(after=f"{FULL} REFRESH_TRIGGER = ON UPDATE"),
-        lambda w: w.table("m").watched,
+        lambda w: w.definition("m").watched,
     ),
     "execute_as": (
         create(after="EXECUTE AS USER bob"),
-        lambda w: w.table("m").execute_as == "bob",
+        lambda w: w.definition("m").execute_as == "bob",
     ),
     "immutable": (create(after="IMMUTABLE WHERE (a < 1)"), lambda w: order_of(w).immutable),
     "backfill_from": (
@@ -106,7 +106,7 @@ CLAUSES: dict[str, tuple[str, Proof]] = {
     ),
 }
 COLUMNS: dict[str, tuple[str, Proof]] = {
-    "ColumnName": ("(d, c, b, a)", lambda w: w.table("m").schema.names()[0] == "d"),
+    "ColumnName": ("(d, c, b, a)", lambda w: w.definition("m").schema.names()[0] == "d"),
     "PhysicalColumn": ("(c BIGINT)", lambda w: kind_of(w, "c") == "bigint"),
     "MetadataColumn": (
         "(b STRING METADATA FROM 'file_name')",
@@ -114,13 +114,19 @@ COLUMNS: dict[str, tuple[str, Proof]] = {
     ),
     "MetadataColumn VIRTUAL": (
         "(f STRING METADATA FROM 'file_name' VIRTUAL)",
-        lambda w: w.table("m").derived[0].metadata_key == "file_name",
+        lambda w: w.definition("m").derived[0].metadata_key == "file_name",
     ),
-    "ComputedColumn": ("(f AS a + 1)", lambda w: w.table("m").derived[0].expression == "a + 1"),
+    "ComputedColumn": (
+        "(f AS a + 1)",
+        lambda w: w.definition("m").derived[0].expression == "a + 1",
+    ),
 }
 CHANGES: dict[str, tuple[str, Proof]] = {
-    "ColumnChange": ("ADD f AS a + 1", lambda w: w.table("m").derived),
-    "PrimaryKeyClause": ("ADD PRIMARY KEY (a) NOT ENFORCED", lambda w: w.table("m").primary_key),
+    "ColumnChange": ("ADD f AS a + 1", lambda w: w.definition("m").derived),
+    "PrimaryKeyClause": (
+        "ADD PRIMARY KEY (a) NOT ENFORCED",
+        lambda w: w.definition("m").primary_key,
+    ),
     "Watermark": (
         "ADD (t AS current_timestamp, WATERMARK FOR t AS t)",
         warns("the watermark for t keeps no row out"),
@@ -148,7 +154,7 @@ ACTIONS: dict[str, str] = {
 
 
 def kind_of(world: World, name: str) -> str:
-    found = world.table("m").schema.find(name)
+    found = world.definition("m").schema.find(name)
     assert found is not None
     return found.type
 

@@ -13,7 +13,7 @@ CREATE = "CREATE MATERIALIZED TABLE m"
 
 
 def visible(world: World) -> list[str]:
-    return [column.name for column in world.table("m").visible]
+    return [column.name for column in world.definition("m").visible]
 
 
 def test_a_table_with_a_computed_column_is_a_view_over_its_storage(world: World) -> None:
@@ -22,7 +22,7 @@ def test_a_table_with_a_computed_column_is_a_view_over_its_storage(world: World)
     table = world.table("m")
     assert visible(world) == ["x", "a", "b", "c", "d"]
     assert table.storage == name("__tidegate_m")
-    assert world.engine.storage.tables[table.storage].schema == table.schema
+    assert world.engine.storage.tables[table.storage].schema == table.definition.schema
     view = world.engine.storage.views[name("m")]
     assert [(c.name, c.expression, c.comment) for c in view.columns][:2] == [
         ("x", "UPPER(b)", "loud"),
@@ -41,7 +41,7 @@ def test_derived_columns_stand_behind_the_one_declared_before(world: World) -> N
 
 def test_virtual_metadata_is_over_the_stored_files(world: World) -> None:
     world.execute(f"{CREATE} (f STRING METADATA FROM 'file_name' VIRTUAL) AS SELECT * FROM t1")
-    [found] = world.table("m").derived
+    [found] = world.definition("m").derived
     assert (found.metadata_key, found.type) == ("file_name", "string")
 
 
@@ -67,8 +67,8 @@ def test_virtual_metadata_of_another_type_is_refused(world: World) -> None:
 
 def test_persisted_metadata_comes_from_the_query_and_keeps_its_key(world: World) -> None:
     world.execute(f"{CREATE} (b STRING METADATA FROM 'k') AS SELECT * FROM t1")
-    assert world.table("m").persisted_metadata == {"b": "k"}
-    assert world.table("m").derived == ()
+    assert world.definition("m").persisted_metadata == {"b": "k"}
+    assert world.definition("m").derived == ()
 
 
 def test_a_derived_column_cannot_have_the_name_of_another(world: World) -> None:
@@ -79,7 +79,7 @@ def test_a_derived_column_cannot_have_the_name_of_another(world: World) -> None:
 def test_a_watermark_is_stored_and_checked(world: World) -> None:
     late = "w - INTERVAL '2' SECOND"
     world.execute(f"{CREATE} (w AS now(), WATERMARK FOR w AS {late}) AS SELECT * FROM t1")
-    assert world.table("m").watermark == Watermark(column="w", expression=late)
+    assert world.definition("m").watermark == Watermark(column="w", expression=late)
     assert late in [request.watermark for request in world.engine.storage.checked]
     problem = refusal(
         world, "CREATE MATERIALIZED TABLE n (WATERMARK FOR ts AS ts) AS SELECT * FROM t1"
@@ -99,7 +99,7 @@ def test_a_watermark_is_stored_and_checked(world: World) -> None:
 )
 def test_a_distribution_is_stored(world: World, clause: str, expected: Distribution) -> None:
     world.execute(f"{CREATE} DISTRIBUTED {clause} AS SELECT * FROM t1")
-    assert world.table("m").distribution == expected
+    assert world.definition("m").distribution == expected
 
 
 def test_an_expression_that_spark_refuses_is_named(world: World) -> None:
@@ -113,7 +113,7 @@ def test_an_expression_that_spark_refuses_is_named(world: World) -> None:
 
 def test_expectations_are_stored_and_checked(world: World) -> None:
     world.execute(f"{CREATE} (CONSTRAINT positive EXPECT (c > 0)) AS SELECT * FROM t1")
-    assert [e.name for e in world.table("m").expectations] == ["positive"]
+    assert [e.name for e in world.definition("m").expectations] == ["positive"]
     assert world.engine.storage.checked[0].conditions == ("c > 0",)
 
 

@@ -33,11 +33,13 @@ def test_it_is_refused_unless_the_server_allows_it(world: World) -> None:
 def test_a_plain_table_is_taken_over_with_its_columns_in_front(convertible_world: World) -> None:
     convertible_world.execute(STATEMENT.format(""))
     table = convertible_world.table("plain")
-    assert table.schema.names() == ("b", "a", "c", "d")
-    assert [c.nullable for c in table.schema] == [True, False, True, True]
-    assert table.expanded_query == ("SELECT `b`, `a`, `c`, `d` FROM (\nSELECT * FROM c.d.t1\n)")
-    assert (table.location, table.primary_key) == ("/warehouse/plain", None)
-    assert table.refresh_status is RefreshStatus.ACTIVATED
+    assert table.definition.schema.names() == ("b", "a", "c", "d")
+    assert [c.nullable for c in table.definition.schema] == [True, False, True, True]
+    assert table.definition.expanded_query == (
+        "SELECT `b`, `a`, `c`, `d` FROM (\nSELECT * FROM c.d.t1\n)"
+    )
+    assert (table.location, table.definition.primary_key) == ("/warehouse/plain", None)
+    assert table.state.status is RefreshStatus.ACTIVATED
     stored = convertible_world.engine.storage.tables[name("plain")]
     assert (stored.properties["k"], stored.owner) == ("v", table.id)
     assert convertible_world.workflow("plain").active
@@ -52,7 +54,7 @@ def test_explain_checks_and_leaves_the_table_alone(convertible_world: World) -> 
 
 def test_a_declared_key_is_taken(convertible_world: World) -> None:
     convertible_world.execute(STATEMENT.format("(PRIMARY KEY (a) NOT ENFORCED)"))
-    assert convertible_world.table("plain").primary_key is not None
+    assert convertible_world.definition("plain").primary_key is not None
 
 
 def test_a_column_the_query_lacks_is_refused(convertible_world: World) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.contract.examples import vary
 from tests.gateway.command.fakes import T1, World, name
 from tests.gateway.command.tables import ALTER, BASE, produces, refusal
 from tidegate_server.core.config import Config
@@ -49,11 +50,13 @@ def test_properties_of_its_owner_stay(pair: World) -> None:
 
 def test_what_reads_it_has_a_plain_source(pair: World) -> None:
     before = pair.table("n")
-    assert [source.materialized_table for source in before.sources] == [True]
+    assert [source.materialized_table for source in before.definition.sources] == [True]
     assert pair.rows("SHOW LINEAGE n") == [("c.d.n", "c.d.m", "MATERIALIZED_TABLE")]
     pair.execute(CONVERT)
     after = pair.table("n")
-    assert after == replace(before, sources=(replace(before.sources[0], materialized_table=False),))
+    assert after == vary(
+        before, sources=(replace(before.definition.sources[0], materialized_table=False),)
+    )
     assert pair.rows("SHOW LINEAGE n") == [("c.d.n", "c.d.m", "TABLE")]
     properties = pair.engine.storage.tables[name("n")].properties
     assert '"materialized_table":false' in properties["tidegate.definition"]
@@ -95,7 +98,7 @@ def test_a_refresh_that_runs_is_waited_for(pair: World, busy: str) -> None:
 def test_a_suspended_one_may_be_converted_one_being_created_not(pair: World) -> None:
     table = pair.table("m")
     pair.catalog.drop(table.id)
-    pair.catalog.create(replace(table, refresh_status=RefreshStatus.INITIALIZING))
+    pair.catalog.create(vary(table, status=RefreshStatus.INITIALIZING))
     assert refusal(pair, CONVERT).code == Code.MT_STATE.name
     pair.execute(f"{ALTER} n SUSPEND")
     pair.execute(f"{ALTER} n CONVERT TO TABLE")
@@ -131,6 +134,6 @@ def test_upstream_tables_with_freshness_downstream_follow_who_is_left(world: Wor
     for table, hours in (("m", 1), ("n", 2)):
         freshness = f"FRESHNESS = INTERVAL '{hours}' HOUR"
         world.execute(f"CREATE MATERIALIZED TABLE {table} {freshness} AS {query}")
-    assert world.table("up").freshness.value == 1
+    assert world.definition("up").freshness.value == 1
     world.execute(CONVERT)
-    assert world.table("up").freshness.value == 2
+    assert world.definition("up").freshness.value == 2

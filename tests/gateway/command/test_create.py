@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from tests.gateway.command.fakes import NOW, T1, Column, Schema, World, analysis, engine_lost, name
@@ -15,9 +14,10 @@ from tidegate_server.core.messages.requests import Analyze, CreateTable, DropTab
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.model.states import RefreshStatus
-from tidegate_server.core.model.table import MaterializedTable, PrimaryKey
+from tidegate_server.core.model.table import PrimaryKey
 from tidegate_server.gateway.definition.build import definition_properties
 from tidegate_server.gateway.definition.columns import castable
+from tidegate_server.gateway.store.stored_table import decode_definition
 
 CREATE = "CREATE MATERIALIZED TABLE m FRESHNESS = INTERVAL '1' DAY AS SELECT * FROM t1"
 
@@ -29,15 +29,15 @@ def test_a_created_table_is_activated_with_its_definition(world: World) -> None:
         "AS -- why\n SELECT * FROM t1"
     )
     table = world.table("m")
-    assert table.refresh_status is RefreshStatus.ACTIVATED
-    assert table.original_query == "-- why\n SELECT * FROM t1"
-    assert table.expanded_query == "SELECT * FROM c.d.t1"
-    assert table.schema == T1
-    assert table.partition_keys == ("d",)
-    assert table.primary_key == PrimaryKey(name="PK_a", columns=("a",))
-    assert (table.owner, table.comment, table.created_at) == ("ann", "x", NOW)
+    assert table.state.status is RefreshStatus.ACTIVATED
+    assert table.definition.original_query == "-- why\n SELECT * FROM t1"
+    assert table.definition.expanded_query == "SELECT * FROM c.d.t1"
+    assert table.definition.schema == T1
+    assert table.definition.partition_keys == ("d",)
+    assert table.definition.primary_key == PrimaryKey(name="PK_a", columns=("a",))
+    assert (table.owner, table.definition.comment, table.created_at) == ("ann", "x", NOW)
     assert table.location == f"/warehouse/m-{table.id}"
-    assert table.options == {"format": "json"}
+    assert table.definition.options == {"format": "json"}
 
 
 def test_names_are_folded_and_completed_by_the_session(world: World) -> None:
@@ -51,7 +51,7 @@ def test_the_definition_stands_in_the_table_properties(world: World) -> None:
     assert isinstance(request, CreateTable)
     table = world.table("m")
     assert request.properties["tidegate.id"] == table.id
-    kept = msgspec.json.decode(request.properties["tidegate.definition"], type=MaterializedTable)
+    kept = decode_definition(request.properties["tidegate.definition"])
     assert kept == replace(table, location="")
     assert definition_properties(table)["tidegate.id"] == table.id
 
@@ -87,7 +87,7 @@ def test_session_settings_are_stored_without_the_schedulers(world: World) -> Non
     world.execute("SET workflow-scheduler.type=embedded")
     world.execute("SET execution.mode=embedded")
     world.execute(CREATE)
-    assert world.table("m").settings == {"spark.sql.shuffle.partitions": "7"}
+    assert world.definition("m").settings == {"spark.sql.shuffle.partitions": "7"}
     assert world.table("m").execution_target == "embedded"
 
 
@@ -149,7 +149,7 @@ def test_sources_that_are_materialized_tables_are_marked(world: World) -> None:
     world.execute(CREATE)
     world.engine.analyses["SELECT * FROM m, t1"] = analysis(T1, "m", "t1")
     world.execute("CREATE MATERIALIZED TABLE n AS SELECT * FROM m, t1")
-    assert [s.materialized_table for s in world.table("n").sources] == [True, False]
+    assert [s.materialized_table for s in world.definition("n").sources] == [True, False]
     assert [t.name for t in world.catalog.consumers(name("m"))] == [name("n")]
 
 
@@ -210,7 +210,7 @@ def test_an_entry_whose_storage_cannot_be_removed_waits_for_recovery(world: Worl
     world.engine.failures[DropTable] = engine_lost()
     with pytest.raises(ServerError):
         world.execute(CREATE)
-    assert [t.refresh_status for t in world.catalog.tables()] == [RefreshStatus.INITIALIZING]
+    assert [t.state.status for t in world.catalog.tables()] == [RefreshStatus.INITIALIZING]
 
 
 def test_on_create_loads_before_the_statement_returns(world: World) -> None:
@@ -245,35 +245,38 @@ def test_full_mode_needs_a_scheduler(world: World) -> None:
 def test_a_list_of_names_reorders_by_name(world: World) -> None:
     world.execute("CREATE MATERIALIZED TABLE m (d, c, b, a) AS SELECT * FROM t1")
     table = world.table("m")
-    assert table.schema.names() == ("d", "c", "b", "a")
-    assert table.expanded_query == "SELECT `d`, `c`, `b`, `a` FROM (\nSELECT * FROM c.d.t1\n)"
+    assert table.definition.schema.names() == ("d", "c", "b", "a")
+    assert (
+        table.definition.expanded_query
+        == "SELECT `d`, `c`, `b`, `a` FROM (\nSELECT * FROM c.d.t1\n)"
+    )
 
 
 def test_declared_types_cast_in_the_querys_order(world: World) -> None:
     world.execute("CREATE MATERIALIZED TABLE m (c BIGINT, a BIGINT) AS SELECT * FROM t1")
     table = world.table("m")
-    assert [(c.name, c.type, c.nullable) for c in table.schema] == [
+    assert [(c.name, c.type, c.nullable) for c in table.definition.schema] == [
         ("a", "bigint", True),
         ("b", "string", True),
         ("c", "bigint", True),
         ("d", "string", True),
     ]
-    assert "CAST(`c` AS bigint) AS `c`" in table.expanded_query
+    assert "CAST(`c` AS bigint) AS `c`" in table.definition.expanded_query
 
 
 def test_declared_columns_of_the_same_types_leave_the_query_alone(world: World) -> None:
     world.execute("CREATE MATERIALIZED TABLE m (c INT COMMENT 'count') AS SELECT * FROM t1")
     table = world.table("m")
-    assert table.expanded_query == "SELECT * FROM c.d.t1"
-    assert table.schema.columns[2].comment == "count"
+    assert table.definition.expanded_query == "SELECT * FROM c.d.t1"
+    assert table.definition.schema.columns[2].comment == "count"
 
 
 def test_repeated_output_names_get_a_number(world: World) -> None:
     twice = Schema((Column(name="a", type="int"), Column(name="A", type="int")))
     world.engine.analyses["SELECT a, A FROM t1"] = analysis(twice, expanded="SELECT a, A FROM t")
     world.execute("CREATE MATERIALIZED TABLE m AS SELECT a, A FROM t1")
-    assert world.table("m").schema.names() == ("a", "A0")
-    assert world.table("m").expanded_query == (
+    assert world.definition("m").schema.names() == ("a", "A0")
+    assert world.definition("m").expanded_query == (
         "SELECT `a`, `A0` FROM (\nSELECT a, A FROM t\n) AS query(`a`, `A0`)"
     )
 
@@ -329,7 +332,7 @@ def test_columns_that_no_table_can_store_are_refused(world: World, type: str, to
 def test_columns_that_are_named_as_those_are_stored(world: World, type: str) -> None:
     world.engine.analyses["SELECT a"] = analysis(Schema((Column(name="a", type=type),)))
     world.execute("CREATE MATERIALIZED TABLE n AS SELECT a")
-    assert world.table("n").schema.columns[0].type == type
+    assert world.definition("n").schema.columns[0].type == type
 
 
 def test_explain_create_plans_and_creates_nothing(world: World) -> None:
@@ -363,7 +366,7 @@ def test_strict_mode_lists_the_functions_that_are_not_stable(world: World) -> No
         world.execute(f"CREATE MATERIALIZED TABLE m REFRESH_MODE = INCREMENTAL STRICT AS {query}")
     assert caught.value.code == Code.MT_NOT_INCREMENTAL.name
     world.execute(f"CREATE MATERIALIZED TABLE m REFRESH_MODE = INCREMENTAL AS {query}")
-    expanded = world.table("m").expanded_query
+    expanded = world.definition("m").expanded_query
     world.engine.analyses[expanded] = replace(analysis(), unstable=UNSTABLE[2:])
     with pytest.raises(ServerError, match="it uses rand") as caught:
         world.execute("ALTER MATERIALIZED TABLE m SET REFRESH_MODE = INCREMENTAL STRICT")
@@ -399,4 +402,4 @@ def test_types_that_no_table_can_be_partitioned_by_are_refused(
 def test_types_that_a_table_can_be_partitioned_by(world: World, type: str) -> None:
     produces(world, "SELECT a, p FROM t1", T1.columns[0], column("p", type), source="t1")
     world.execute("CREATE MATERIALIZED TABLE m PARTITIONED BY (p) AS SELECT a, p FROM t1")
-    assert world.table("m").partition_keys == ("p",)
+    assert world.definition("m").partition_keys == ("p",)

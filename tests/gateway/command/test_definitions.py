@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.contract.examples import vary
 from tests.gateway.command.fakes import NOW, T1, World, analysis, name
 from tests.gateway.command.tables import ALTER, BASE, column, produces, refusal, wider_query
 from tidegate_server.core.errors import Code, ServerError, error
@@ -83,11 +84,16 @@ def test_the_version_before_comes_back_as_a_new_one(twice: World) -> None:
     before, workflow = twice.table("m"), twice.workflow("m")
     twice.execute(BACK)
     after = twice.table("m")
-    assert (after.definition_version, after.restored_from) == (3, 1)
-    assert (after.original_query, after.expanded_query) == (FIRST, "SELECT a, b, c, d FROM c.d.t1")
-    assert (after.defined_by, after.defined_at) == ("bob", NOW)
-    for kept in ("id", "schema", "refresh_status", "freshness", "declared", "owner", "location"):
+    assert (after.definition.version, after.definition.restored_from) == (3, 1)
+    assert (after.definition.original_query, after.definition.expanded_query) == (
+        FIRST,
+        "SELECT a, b, c, d FROM c.d.t1",
+    )
+    assert (after.definition.defined_by, after.definition.defined_at) == ("bob", NOW)
+    for kept in ("id", "owner", "location", "state"):
         assert getattr(after, kept) == getattr(before, kept), kept
+    for kept in ("schema", "freshness", "declared"):
+        assert getattr(after.definition, kept) == getattr(before.definition, kept), kept
     assert twice.workflow("m") == workflow
     properties = twice.engine.storage.tables[name("m")].properties
     assert '"restored_from":1' in properties["tidegate.definition"]
@@ -98,28 +104,28 @@ def test_back_again_is_the_other_way_round(twice: World) -> None:
     twice.execute(BACK)
     twice.execute(BACK)
     after = twice.table("m")
-    assert (after.definition_version, after.restored_from) == (4, 2)
-    assert after.original_query == SECOND
+    assert (after.definition.version, after.definition.restored_from) == (4, 2)
+    assert after.definition.original_query == SECOND
     twice.execute(f"{ALTER} m AS {FIRST}")
-    assert twice.table("m").restored_from is None
+    assert twice.definition("m").restored_from is None
 
 
 def test_the_whole_definition_comes_back_options_and_comment_too(world: World) -> None:
     world.execute(BASE)
     query = wider_query(world)
     first = world.table("base")
-    again = produces(world, first.expanded_query, *T1, source="t1")
-    assert again == first.expanded_query
+    again = produces(world, first.definition.expanded_query, *T1, source="t1")
+    assert again == first.definition.expanded_query
     other = "SELECT a, b, c, d FROM t1 WHERE c > 0"
     produces(world, other, *T1, source="t1")
     altered = BASE.replace("CREATE", "CREATE OR ALTER").replace("COMMENT 'x'", "COMMENT 'y'")
     altered = altered.replace("'format'='json'", "'k'='v'").replace("SELECT * FROM t1", other)
     world.execute(altered)
-    assert (world.table("base").comment, world.table("base").options) == ("y", {"k": "v"})
+    assert (world.definition("base").comment, world.definition("base").options) == ("y", {"k": "v"})
     world.execute(f"{ALTER} base ROLLBACK DEFINITION TO VERSION 1")
     after = world.table("base")
-    changed = {"definition_version": 3, "restored_from": 1}
-    assert after == replace(first, **changed, defined_by="ann", defined_at=NOW)
+    changed = {"version": 3, "restored_from": 1}
+    assert after == vary(first, **changed, defined_by="ann", defined_at=NOW)
     world.execute(f"{ALTER} base AS {query}")
     problem = refusal(world, f"{ALTER} base ROLLBACK DEFINITION TO VERSION 1")
     assert problem.code == Code.MT_EVOLUTION_UNSUPPORTED.name
@@ -134,7 +140,7 @@ def test_settings_of_the_session_come_back_with_the_query(world: World) -> None:
     world.execute("SET 'spark.sql.shuffle.partitions' = '9'")
     world.execute(f"{ALTER} m AS {SECOND}")
     world.execute(BACK)
-    assert world.table("m").settings == {"spark.sql.shuffle.partitions": "7"}
+    assert world.definition("m").settings == {"spark.sql.shuffle.partitions": "7"}
 
 
 def test_explain_tells_what_the_way_back_would_do(twice: World) -> None:
@@ -184,8 +190,8 @@ def dated_versions(twice: World) -> World:
 def test_the_definition_of_a_version_of_the_data_comes_back_alone(dated_versions: World) -> None:
     dated_versions.execute(f"{ALTER} m ROLLBACK TO VERSION 7 DEFINITION")
     after = dated_versions.table("m")
-    assert (after.restored_from, after.original_query) == (1, FIRST)
-    assert (after.refresh_status, dated_versions.refreshed) == (RefreshStatus.ACTIVATED, [])
+    assert (after.definition.restored_from, after.definition.original_query) == (1, FIRST)
+    assert (after.state.status, dated_versions.refreshed) == (RefreshStatus.ACTIVATED, [])
 
 
 def test_definition_and_data_come_back_together(dated_versions: World) -> None:
@@ -193,8 +199,8 @@ def test_definition_and_data_come_back_together(dated_versions: World) -> None:
     (request,) = dated_versions.refreshed
     assert request.task == Rollback(version=7)
     after = dated_versions.table("m")
-    assert (after.restored_from, after.original_query) == (1, FIRST)
-    assert after.refresh_status is RefreshStatus.SUSPENDED
+    assert (after.definition.restored_from, after.definition.original_query) == (1, FIRST)
+    assert after.state.status is RefreshStatus.SUSPENDED
 
 
 def test_data_whose_definition_cannot_come_back_stay(dated_versions: World) -> None:
@@ -210,8 +216,8 @@ def test_a_definition_stays_when_its_data_cannot_come_back(dated_versions: World
     dated_versions.refresh_failure = failure
     problem = refusal(dated_versions, f"{ALTER} m ROLLBACK TO VERSION 7 BOTH")
     assert problem.code == Code.MT_ROLLBACK_IMPOSSIBLE.name
-    assert dated_versions.table("m").definition_version == before.definition_version
-    assert dated_versions.table("m").refresh_status is RefreshStatus.ACTIVATED
+    assert dated_versions.definition("m").version == before.definition.version
+    assert dated_versions.table("m").state.status is RefreshStatus.ACTIVATED
 
 
 @pytest.mark.parametrize("what", ["DEFINITION", "BOTH"])
@@ -235,9 +241,9 @@ def test_a_suspended_table_stays_suspended_and_a_new_one_is_refused(twice: World
     twice.execute(f"{ALTER} m SUSPEND")
     twice.execute(BACK)
     table = twice.table("m")
-    assert table.refresh_status is RefreshStatus.SUSPENDED
+    assert table.state.status is RefreshStatus.SUSPENDED
     twice.catalog.drop(table.id)
-    twice.catalog.create(replace(table, refresh_status=RefreshStatus.INITIALIZING))
+    twice.catalog.create(vary(table, status=RefreshStatus.INITIALIZING))
     assert refusal(twice, BACK).code == Code.MT_STATE.name
 
 
@@ -275,12 +281,15 @@ def test_a_column_that_was_added_can_be_kept_and_its_query_taken_back(world: Wor
     world.execute(f"{ALTER} m AS {wider_query(world)}")
     second = world.table("m")
     columns = (*T1, column("e"), column("f", nullable=False))
-    world.engine.analyses[second.expanded_query] = analysis(
-        Schema(columns), "t3", expanded=second.expanded_query
+    world.engine.analyses[second.definition.expanded_query] = analysis(
+        Schema(columns), "t3", expanded=second.definition.expanded_query
     )
     produces(world, "SELECT a, b, c, d, d AS e, b AS f FROM t3", *T1, column("e"), column("f"))
     world.execute(f"{ALTER} m AS SELECT a, b, c, d, d AS e, b AS f FROM t3")
     world.execute(BACK)
     after = world.table("m")
-    assert (after.schema, after.expanded_query) == (second.schema, second.expanded_query)
-    assert (after.definition_version, after.declared) == (4, False)
+    assert (after.definition.schema, after.definition.expanded_query) == (
+        second.definition.schema,
+        second.definition.expanded_query,
+    )
+    assert (after.definition.version, after.definition.declared) == (4, False)

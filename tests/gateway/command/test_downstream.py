@@ -37,34 +37,34 @@ def chain(world: World) -> World:
 
 def test_a_table_without_consumers_has_no_schedule_and_says_so(world: World) -> None:
     make(world, "base", "t1", "DOWNSTREAM")
-    assert world.table("base").downstream
+    assert world.definition("base").downstream
     assert world.workflow("base").cron is None
     assert any("refreshed only by REFRESH" in line for line in world.logged)
 
 
 def test_the_freshness_is_the_least_of_the_consumers(chain: World) -> None:
-    assert chain.table("base").freshness.seconds == 600
+    assert chain.definition("base").freshness.seconds == 600
     assert chain.workflow("base").freshness_seconds == 600
     chain.execute("DROP MATERIALIZED TABLE often")
-    assert chain.table("base").freshness.seconds == 3600
+    assert chain.definition("base").freshness.seconds == 3600
     chain.execute("ALTER MATERIALIZED TABLE rarely SET FRESHNESS = INTERVAL '5' MINUTE")
-    assert chain.table("base").freshness.seconds == 300
+    assert chain.definition("base").freshness.seconds == 300
 
 
 def test_the_freshness_comes_through_tables_without_their_own(world: World) -> None:
     make(world, "base", "t1", "DOWNSTREAM")
     make(world, "middle", "base", "DOWNSTREAM")
     make(world, "top", "middle", "INTERVAL '2' HOUR")
-    assert world.table("base").freshness.seconds == 7200
-    assert world.table("middle").freshness.seconds == 7200
+    assert world.definition("base").freshness.seconds == 7200
+    assert world.definition("middle").freshness.seconds == 7200
 
 
 def test_a_table_gets_and_loses_its_own_freshness(chain: World) -> None:
     chain.execute("ALTER MATERIALIZED TABLE rarely SET FRESHNESS = DOWNSTREAM")
-    assert chain.table("rarely").downstream
+    assert chain.definition("rarely").downstream
     assert chain.workflow("rarely").cron is None
     chain.execute("ALTER MATERIALIZED TABLE rarely SET FRESHNESS = INTERVAL '2' HOUR")
-    assert not chain.table("rarely").downstream
+    assert not chain.definition("rarely").downstream
     assert chain.workflow("rarely").cron == "0 0 0/2 * * ? *"
 
 
@@ -144,7 +144,7 @@ def test_freshnesses_that_do_not_fit_are_refused_where_that_is_asked_for(world: 
     make(world, "top", "base", "INTERVAL '1' HOUR")
     with pytest.raises(ServerError, match="2 HOUR only"):
         world.execute("ALTER MATERIALIZED TABLE base SET FRESHNESS = INTERVAL '2' HOUR")
-    assert world.table("base").freshness.seconds == 1200
+    assert world.definition("base").freshness.seconds == 1200
 
 
 def test_strict_watching_needs_versions(world: World) -> None:

@@ -70,7 +70,7 @@ def test_it_needs_a_key(world: World) -> None:
     for drop in ("PRIMARY KEY", "CONSTRAINT ct1"):
         problem = refusal(world, f"{ALTER} m DROP {drop}")
         assert problem.code == Code.MT_OPTION_VALUE.name
-    assert world.table("m").primary_key is not None
+    assert world.definition("m").primary_key is not None
 
 
 def test_its_name_is_no_expectations(world: World) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.contract.examples import vary
 from tests.gateway.command.fakes import NOW, T1, World, analysis, name
 from tests.gateway.command.tables import (
     ALTER,
@@ -42,16 +43,17 @@ def test_alter_as_appends_nullable_columns_and_keeps_the_rest(base: World) -> No
     query = wider_query(base)
     base.execute(f"{ALTER} base AS {query}")
     after = base.table("base")
-    assert [(c.name, c.nullable) for c in after.schema][4:] == [("e", True), ("f", True)]
-    assert after.schema.columns[:4] == before.schema.columns
-    assert (after.original_query, after.definition_version) == (query, 2)
-    assert after.expanded_query == query.replace("t3", "c.d.t3")
-    assert [str(source.name) for source in after.sources] == ["c.d.t3"]
-    for kept in ("primary_key", "freshness", "refresh_mode", "refresh_status", "options", "id"):
-        assert getattr(after, kept) == getattr(before, kept)
+    assert [(c.name, c.nullable) for c in after.definition.schema][4:] == [("e", True), ("f", True)]
+    assert after.definition.schema.columns[:4] == before.definition.schema.columns
+    assert (after.definition.original_query, after.definition.version) == (query, 2)
+    assert after.definition.expanded_query == query.replace("t3", "c.d.t3")
+    assert [str(source.name) for source in after.definition.sources] == ["c.d.t3"]
+    assert (after.id, after.state) == (before.id, before.state)
+    for kept in ("primary_key", "freshness", "refresh_mode", "options"):
+        assert getattr(after.definition, kept) == getattr(before.definition, kept)
     assert base.workflow("base") == workflow
     stored = base.engine.storage.tables[name("base")]
-    assert stored.schema == after.schema
+    assert stored.schema == after.definition.schema
     assert '"definition_version":2' in stored.properties["tidegate.definition"]
 
 
@@ -79,7 +81,7 @@ def test_changes_of_existing_columns_are_refused_with_their_position(
 def test_an_appended_column_may_go_on_being_never_null(base: World) -> None:
     first = wider_query(base)
     base.execute(f"{ALTER} base AS {first}")
-    base.engine.analyses[base.table("base").expanded_query] = base.engine.analyses[first]
+    base.engine.analyses[base.definition("base").expanded_query] = base.engine.analyses[first]
     second = produces(
         base,
         "SELECT a, b, c, d, d AS e, '1' AS f, 2 AS g FROM t3",
@@ -87,7 +89,7 @@ def test_an_appended_column_may_go_on_being_never_null(base: World) -> None:
         column("g", "int"),
     )
     base.execute(f"{ALTER} base AS {second}")
-    assert base.table("base").schema.names() == ("a", "b", "c", "d", "e", "f", "g")
+    assert base.definition("base").schema.names() == ("a", "b", "c", "d", "e", "f", "g")
 
 
 def test_columns_not_stored_hinder_another_schema_but_not_another_query(world: World) -> None:
@@ -97,8 +99,8 @@ def test_columns_not_stored_hinder_another_schema_but_not_another_query(world: W
     assert "CREATE OR ALTER" in problem.hint
     same = produces(world, "SELECT a, b, c, d FROM t3", *T1)
     world.execute(f"{ALTER} wm AS {same}")
-    assert world.table("wm").original_query == same
-    assert [c.name for c in world.table("wm").derived] == ["t"]
+    assert world.definition("wm").original_query == same
+    assert [c.name for c in world.definition("wm").derived] == ["t"]
 
 
 def test_a_declared_type_stays_where_the_query_only_widens_to_it(world: World) -> None:
@@ -106,8 +108,8 @@ def test_a_declared_type_stays_where_the_query_only_widens_to_it(world: World) -
     query = produces(world, "SELECT a, b, c, d FROM t3", *T1)
     world.execute(f"{ALTER} m AS {query}")
     table = world.table("m")
-    assert table.schema.columns[2].type == "bigint"
-    assert "CAST(`c` AS bigint) AS `c`" in table.expanded_query
+    assert table.definition.schema.columns[2].type == "bigint"
+    assert "CAST(`c` AS bigint) AS `c`" in table.definition.expanded_query
 
 
 def test_alter_as_of_the_same_query_changes_nothing(base: World) -> None:
@@ -121,7 +123,7 @@ def test_alter_as_of_the_same_query_changes_nothing(base: World) -> None:
 def test_a_full_table_waits_for_its_next_refresh(base: World) -> None:
     base.execute(f"{ALTER} base AS {wider_query(base)}")
     assert base.refreshed == []
-    assert base.table("base").checkpoint_floor == 0
+    assert base.table("base").state.checkpoint_floor == 0
 
 
 def running(world: World, table: str, epoch: int) -> RefreshRun:
@@ -147,8 +149,8 @@ def test_a_continuous_table_starts_from_the_beginning(world: World) -> None:
     running(world, "cont", epoch=7)
     world.execute(f"{ALTER} cont AS {wider_query(world)}")
     table = world.table("cont")
-    assert (table.definition_version, table.checkpoint_floor) == (2, 7)
-    assert table.refresh_status is RefreshStatus.ACTIVATED
+    assert (table.definition.version, table.state.checkpoint_floor) == (2, 7)
+    assert table.state.status is RefreshStatus.ACTIVATED
     assert world.stopped == ["r-1"]
 
 
@@ -158,7 +160,7 @@ def test_a_suspended_continuous_table_stays_suspended_without_its_checkpoint(wor
     world.execute(f"{ALTER} cont SUSPEND")
     world.execute(f"{ALTER} cont AS {wider_query(world)}")
     table = world.table("cont")
-    assert (table.refresh_status, table.checkpoint_floor) == (RefreshStatus.SUSPENDED, 3)
+    assert (table.state.status, table.state.checkpoint_floor) == (RefreshStatus.SUSPENDED, 3)
     assert not world.workflow("cont").active
 
 
@@ -177,8 +179,8 @@ def test_alter_as_refuses_cycles_over_other_tables(world: World) -> None:
 
 def test_or_alter_of_a_missing_table_creates_it(world: World) -> None:
     world.execute(OR_ALTER)
-    assert world.table("base").refresh_status is RefreshStatus.ACTIVATED
-    assert world.table("base").definition_version == 1
+    assert world.table("base").state.status is RefreshStatus.ACTIVATED
+    assert world.definition("base").version == 1
 
 
 def test_the_same_statement_again_does_nothing(base: World) -> None:
@@ -204,7 +206,7 @@ def test_a_source_that_was_created_again_changes_no_definition(
     assert world.table(name) == before
     world.execute(words)
     after = world.table(name)
-    assert after == replace(before, sources=sources)
+    assert after == vary(before, sources=sources)
     assert (world.workflow(name), world.stopped) == (workflow, [])
     properties = world.engine.storage.tables[after.name].properties
     assert '"id-again"' in properties["tidegate.definition"]
@@ -255,24 +257,27 @@ def test_or_alter_appends_columns_and_replaces_the_query(base: World) -> None:
     query = wider_query(base)
     base.execute(OR_ALTER.replace("SELECT * FROM t1", query))
     table = base.table("base")
-    assert table.schema.names() == ("a", "b", "c", "d", "e", "f")
-    assert (table.original_query, table.definition_version) == (query, 2)
+    assert table.definition.schema.names() == ("a", "b", "c", "d", "e", "f")
+    assert (table.definition.original_query, table.definition.version) == (query, 2)
 
 
 def test_options_are_exactly_those_of_the_statement(base: World) -> None:
     base.execute(f"{ALTER} base SET ('k1'='v1', 'k2'='v2')")
     base.execute(OR_ALTER.replace("'format'='json'", "'k1'='other', 'k3'='v3'"))
-    assert base.table("base").options == {"k1": "other", "k3": "v3"}
+    assert base.definition("base").options == {"k1": "other", "k3": "v3"}
 
 
 def test_comments_and_freshness_follow_the_statement(base: World) -> None:
     statement = OR_ALTER.replace("COMMENT 'x'", "COMMENT 'y'").replace("'30' SECOND", "'1' HOUR")
     base.execute(statement)
     table = base.table("base")
-    assert (table.comment, table.freshness) == ("y", Freshness(1, TimeUnit.HOUR))
+    assert (table.definition.comment, table.definition.freshness) == (
+        "y",
+        Freshness(1, TimeUnit.HOUR),
+    )
     assert base.workflow("base").cron == "0 0 0/1 * * ? *"
     assert base.engine.storage.tables[name("base")].comment == "y"
-    assert table.definition_version == 1
+    assert table.definition.version == 1
 
 
 def test_another_mode_and_another_partitioning_are_refused(base: World) -> None:
@@ -285,25 +290,25 @@ def test_another_mode_and_another_partitioning_are_refused(base: World) -> None:
 
 def test_without_refresh_mode_the_explicit_one_stays(base: World) -> None:
     base.execute(OR_ALTER.replace("REFRESH_MODE = FULL ", ""))
-    assert base.table("base").logical_refresh_mode is LogicalRefreshMode.FULL
+    assert base.definition("base").logical_refresh_mode is LogicalRefreshMode.FULL
 
 
 def test_an_automatic_mode_follows_the_freshness(world: World) -> None:
     world.execute("CREATE OR ALTER MATERIALIZED TABLE m AS SELECT * FROM t1")
     statement = "FRESHNESS = INTERVAL '1' DAY AS SELECT * FROM t1"
     world.execute(f"CREATE OR ALTER MATERIALIZED TABLE m {statement}")
-    assert world.table("m").refresh_mode is RefreshMode.FULL
+    assert world.definition("m").refresh_mode is RefreshMode.FULL
     assert world.workflow("m").cron == "0 0 0 * * ? *"
 
 
 def test_columns_that_are_not_declared_again_are_dropped(world: World) -> None:
     produces(world, "SELECT a, b, c, d, d AS m_p FROM t3", *T1, column("m_p"))
     world.execute(META)
-    assert [c.name for c in world.table("meta").derived] == ["t", "m"]
+    assert [c.name for c in world.definition("meta").derived] == ["t", "m"]
     kept = META.replace("t AS current_timestamp, m BIGINT METADATA FROM 'file_size' VIRTUAL, ", "")
     world.execute(kept.replace("CREATE", "CREATE OR ALTER"))
     table = world.table("meta")
-    assert (table.derived, table.storage_table) == ((), None)
+    assert (table.definition.derived, table.storage_table) == ((), None)
     assert world.engine.storage.views == {}
     assert list(world.engine.storage.tables) == [name("meta")]
 
@@ -313,17 +318,17 @@ def test_a_continuous_table_restarts_for_options_unless_it_resumes(world: World)
     running(world, "cont", epoch=5)
     statement = "CREATE OR ALTER MATERIALIZED TABLE cont WITH ('k'='1') {} AS SELECT * FROM t1"
     world.execute(statement.format("START_MODE = RESUME_OR_FROM_NOW"))
-    assert (world.table("cont").checkpoint_floor, world.stopped) == (0, [])
+    assert (world.table("cont").state.checkpoint_floor, world.stopped) == (0, [])
     world.execute(statement.replace("'1'", "'2'").format(""))
-    assert (world.table("cont").checkpoint_floor, world.stopped) == (5, ["r-1"])
+    assert (world.table("cont").state.checkpoint_floor, world.stopped) == (5, ["r-1"])
 
 
 def test_a_new_query_takes_the_settings_of_its_session_along(base: World) -> None:
     base.execute("SET spark.sql.ansi.enabled=false")
     base.execute(f"{ALTER} base SET ('k'='v')")
-    assert base.table("base").settings == {}
+    assert base.definition("base").settings == {}
     base.execute(f"{ALTER} base AS {wider_query(base)}")
-    assert base.table("base").settings == {"spark.sql.ansi.enabled": "false"}
+    assert base.definition("base").settings == {"spark.sql.ansi.enabled": "false"}
 
 
 # ---- EXPLAIN ---------------------------------------------------------------------------------
@@ -366,11 +371,11 @@ def test_explain_of_nothing_to_do_is_empty(base: World) -> None:
 def test_nopk_gains_a_key_and_base_loses_it(world: World) -> None:
     world.execute(NOPK)
     world.execute(OR_ALTER.replace("TABLE base", "TABLE nopk"))
-    key = world.table("nopk").primary_key
+    key = world.definition("nopk").primary_key
     assert key is not None
     assert key.columns == ("a",)
     world.execute(NOPK.replace("CREATE ", "CREATE OR ALTER "))
-    assert world.table("nopk").primary_key is None
+    assert world.definition("nopk").primary_key is None
 
 
 @pytest.mark.parametrize(

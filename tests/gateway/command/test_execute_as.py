@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.contract.examples import vary
 from tests.gateway.command.fakes import World
 from tests.gateway.command.guarded import DAILY, OTHER, Guarded, grant
 from tidegate_server.core.config import AuthorizationSection, Config
@@ -33,7 +34,7 @@ def services_with(*tables: MaterializedTable, config: Config) -> Services:
 
 def test_a_refresh_needs_its_owners_right_to_read_what_it_is_made_of() -> None:
     source = Source(name=DAILY.name, kind=SourceKind.VERSIONED, table_id="x")
-    reader = replace(OTHER, sources=(source,))
+    reader = vary(OTHER, sources=(source,))
     config = Config(authorization=AuthorizationSection(enabled=True))
     services = services_with(DAILY, reader, config=config)
     with pytest.raises(ServerError, match="User carl needs SELECT on materialized table c.d.daily"):
@@ -47,7 +48,7 @@ def test_a_refresh_needs_its_owners_right_to_read_what_it_is_made_of() -> None:
 
 def test_execute_as_has_refreshes_read_with_the_rights_of_another_user() -> None:
     source = Source(name=DAILY.name, kind=SourceKind.VERSIONED, table_id="x")
-    reader = replace(OTHER, sources=(source,), execute_as="eve")
+    reader = vary(OTHER, sources=(source,), execute_as="eve")
     config = Config(authorization=AuthorizationSection(enabled=True))
     services = services_with(DAILY, reader, config=config)
     services.privileges.grant(grant("carl", Privilege.SELECT, TableObject(table_id=DAILY.id)))
@@ -69,13 +70,16 @@ def test_only_an_administrator_lends_the_rights_of_another_user(guarded_world: G
         == "ACCESS_DENIED"
     )
     assert guarded_world.outcome("ALTER MATERIALIZED TABLE m SET EXECUTE AS USER ann") == ""
-    assert guarded_world.table("m").execute_as == "ann"
+    assert guarded_world.definition("m").execute_as == "ann"
     assert guarded_world.outcome("ALTER MATERIALIZED TABLE m SET EXECUTE AS OWNER") == ""
     guarded_world.be("root")
     assert guarded_world.outcome("ALTER MATERIALIZED TABLE m SET EXECUTE AS USER eve") == ""
     guarded_world.be("ann")
     assert guarded_world.outcome(AS_EVE) == ""
-    assert (guarded_world.table("m").execute_as, guarded_world.table("m").owner) == ("eve", "ann")
+    assert (guarded_world.definition("m").execute_as, guarded_world.table("m").owner) == (
+        "eve",
+        "ann",
+    )
 
 
 def test_whoever_may_alter_a_table_does_not_change_whose_rights_it_uses(
@@ -92,7 +96,7 @@ def test_whoever_may_alter_a_table_does_not_change_whose_rights_it_uses(
         guarded_world.outcome("ALTER MATERIALIZED TABLE m SET EXECUTE AS USER bob")
         == "ACCESS_DENIED"
     )
-    assert guarded_world.table("m").execute_as == "eve"
+    assert guarded_world.definition("m").execute_as == "eve"
 
 
 def test_execute_as_is_shown_wherever_a_definition_is(guarded_world: Guarded) -> None:

@@ -71,7 +71,7 @@ def test_a_resume_lets_spark_judge_its_settings(world: World) -> None:
     world.execute(f"{ALTER} SUSPEND")
     world.engine.failures[CheckSettings] = bad = error(Code.INTERNAL, reason="no such zone")
     assert refusal(world, f"{ALTER} RESUME WITH ('{key}' = 'Nowhere/Bad')") is bad
-    assert world.table("m").resume_options == {}
+    assert world.table("m").state.resume_options == {}
     world.engine.failures.clear()
     world.execute(f"{ALTER} RESUME WITH ('{key}' = 'Asia/Tokyo')")
     assert by_order_settings(world)[key] == "Asia/Tokyo"

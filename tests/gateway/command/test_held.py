@@ -49,7 +49,7 @@ def refusal(world: World, text: str) -> ServerError:
 def test_an_assertion_is_checked_stored_and_shown(asserting_world: World) -> None:
     condition = "row_count > 0.5 * previous(row_count)"
     wanted = Assertion(name="enough", condition=condition, violation=Violation.HOLD)
-    assert asserting_world.table("m").assertions == (wanted,)
+    assert asserting_world.definition("m").assertions == (wanted,)
     [asked] = [r for r in asserting_world.engine.requests_of(CheckExpressions) if r.assertions]  # type: ignore[attr-defined]
     assert asked.assertions == (condition,)  # type: ignore[attr-defined]
     [(created,)] = asserting_world.rows("SHOW CREATE MATERIALIZED TABLE m")
@@ -78,14 +78,17 @@ def test_changing_assertions_leaves_the_content_alone(asserting_world: World) ->
     before = asserting_world.table("m")
     asserting_world.execute(f"{ALTER} DROP CONSTRAINT enough")
     after = asserting_world.table("m")
-    assert (after.assertions, after.expectations) == ((), before.expectations)
+    assert (after.definition.assertions, after.definition.expectations) == (
+        (),
+        before.definition.expectations,
+    )
     again = CREATE.format("OR ALTER ", f", {ENOUGH.replace('HOLD', 'FAIL')}")
     [(what, old, new, effect, _)] = asserting_world.rows(f"EXPLAIN {again}")
     assert (what, old, effect) == ("ASSERTIONS", None, "NONE")
     assert str(new).endswith("FAIL")
     asserting_world.execute(again)
-    assert asserting_world.table("m").assertions[0].violation is Violation.FAIL
-    assert asserting_world.table("m").definition_version == before.definition_version
+    assert asserting_world.definition("m").assertions[0].violation is Violation.FAIL
+    assert asserting_world.definition("m").version == before.definition.version
     assert (
         refusal(asserting_world, f"{ALTER} DROP CONSTRAINT gone").code
         == "MT_ALTER_SCHEMA_NOT_FOUND"
@@ -105,7 +108,7 @@ def test_explain_refresh_tells_what_is_checked(asserting_world: World) -> None:
         ),
     ]
     [asked] = asserting_world.engine.requests_of(ExplainRefresh)
-    assert asked.order.assertions == asserting_world.table("m").assertions  # type: ignore[attr-defined]
+    assert asked.order.assertions == asserting_world.definition("m").assertions  # type: ignore[attr-defined]
 
 
 CHECKS = [
@@ -162,7 +165,7 @@ def test_publish_serves_the_held_version_by_a_run_of_its_own(held_world: World) 
 def test_a_publication_that_fails_leaves_the_version_held(held_world: World) -> None:
     held_world.refresh_failure = error(Code.MT_NOTHING_HELD, table="m", reason="it was overtaken")
     assert refusal(held_world, f"{ALTER} PUBLISH HELD VERSION").code == "MT_NOTHING_HELD"
-    assert held_world.table("m").held == WAITING
+    assert held_world.table("m").state.held == WAITING
 
 
 def test_discard_throws_the_held_version_away(held_world: World) -> None:
@@ -170,15 +173,15 @@ def test_discard_throws_the_held_version_away(held_world: World) -> None:
     assert held_world.engine.requests_of(DiscardHeld) == [
         DiscardHeld(name=held_world.table("m").name, table_id=held_world.table("m").id)
     ]
-    assert held_world.table("m").held is None
-    assert held_world.table("m").refresh_status is RefreshStatus.ACTIVATED
+    assert held_world.table("m").state.held is None
+    assert held_world.table("m").state.status is RefreshStatus.ACTIVATED
     assert held_world.refreshed == []
 
 
 def test_a_version_that_cannot_be_discarded_is_held_still(held_world: World) -> None:
     held_world.engine.failures[DiscardHeld] = error(Code.ENGINE_LOST)
     assert refusal(held_world, f"{ALTER} DISCARD HELD VERSION").code == "ENGINE_LOST"
-    assert held_world.table("m").held == WAITING
+    assert held_world.table("m").state.held == WAITING
     assert held_world.ledger.leases == {}
 
 
@@ -203,6 +206,6 @@ def test_a_held_version_is_not_left_behind(held_world: World) -> None:
     problem = refusal(held_world, f"{ALTER} CONVERT TO TABLE")
     assert (problem.code, "DISCARD HELD VERSION" in problem.hint) == ("MT_STATE", True)
     held_world.execute(f"{ALTER} RENAME TO n")
-    assert held_world.table("n").held == WAITING
+    assert held_world.table("n").state.held == WAITING
     held_world.execute("DROP MATERIALIZED TABLE n")
     assert held_world.catalog.tables() == ()

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.contract.examples import run
+from tests.contract.examples import run, vary
 from tests.gateway.command.fakes import NOW, World, name
 from tidegate_server.core.model.runs import Rejection, RunMetrics, SourceChange, Strategy
 from tidegate_server.core.model.states import RunState
@@ -199,7 +199,7 @@ def test_lineage_of_columns_says_what_is_passed_through(world: World) -> None:
         ColumnOrigin(column="a", source=name("t1"), source_column="a", unchanged=True),
         ColumnOrigin(column="b", source=name("t1"), source_column="c", unchanged=False),
     )
-    world.catalog.replace(replace(world.table("m"), lineage=origins))
+    world.catalog.replace(vary(world.table("m"), lineage=origins))
     assert world.rows("SHOW LINEAGE m COLUMNS") == [
         ("c.d.m", "a", "c.d.t1", "a", "UNCHANGED"),
         ("c.d.m", "b", "c.d.t1", "c", "COMPUTED"),

@@ -35,10 +35,10 @@ def refusal_without_effect(world: World, text: str) -> ServerError:
 def test_the_clause_is_kept_checked_and_told(world: World) -> None:
     world.execute(f"{CREATE} {REGION} AS SELECT * FROM t1")
     table = world.table("m")
-    assert (table.immutable, table.backfilled_from) == ("a < 5", None)
+    assert (table.definition.immutable, table.definition.backfilled_from) == ("a < 5", None)
     (request,) = world.engine.requests_of(CheckExpressions)
     assert isinstance(request, CheckExpressions)
-    assert (request.region, request.columns) == ("a < 5", table.schema)
+    assert (request.region, request.columns) == ("a < 5", table.definition.schema)
     [(text,)] = world.rows("DESCRIBE m AS JSON")
     facts = json.loads(str(text))
     assert (facts["immutable"], facts["backfilled_from"]) == ("a < 5", None)
@@ -51,8 +51,8 @@ def test_what_show_create_prints_makes_an_equal_table(world: World, words: str) 
     first = world.table("m")
     [(printed,)] = world.rows(f"SHOW CREATE {words}MATERIALIZED TABLE m")
     assert "\nIMMUTABLE WHERE (ds < '2024')\nAS " in str(printed)
-    again = analysis(first.schema, "src", expanded=first.expanded_query)
-    world.engine.analyses[first.expanded_query] = again
+    again = analysis(first.definition.schema, "src", expanded=first.definition.expanded_query)
+    world.engine.analyses[first.definition.expanded_query] = again
     world.execute("DROP MATERIALIZED TABLE m")
     world.execute(str(printed))
     assert world.table("m") == as_recreated(first, world.table("m"))
@@ -85,24 +85,24 @@ def test_setting_and_dropping_it_make_definition_versions(world: World) -> None:
     world.execute(f"{CREATE} AS SELECT * FROM t1")
     world.execute(f"{ALTER} SET IMMUTABLE WHERE (a < 5)")
     world.execute(f"{ALTER} SET IMMUTABLE WHERE (a < 5)")
-    assert (world.table("m").immutable, world.table("m").definition_version) == ("a < 5", 2)
+    assert (world.definition("m").immutable, world.definition("m").version) == ("a < 5", 2)
     world.execute(f"{ALTER} DROP IMMUTABLE")
-    assert (world.table("m").immutable, world.table("m").definition_version) == (None, 3)
+    assert (world.definition("m").immutable, world.definition("m").version) == (None, 3)
     [third, second, _] = world.rows("SHOW VERSIONS m DEFINITION")
     changed = {"object": "IMMUTABLE WHERE", "before": None, "after": "a < 5"}
     assert json.loads(str(second[4])) == [changed]
     assert json.loads(str(third[4])) == [{**changed, "before": "a < 5", "after": None}]
-    world.engine.analyses[world.table("m").expanded_query] = analysis()
+    world.engine.analyses[world.definition("m").expanded_query] = analysis()
     world.execute(f"{ALTER} ROLLBACK DEFINITION")
-    assert (world.table("m").immutable, world.table("m").definition_version) == ("a < 5", 4)
+    assert (world.definition("m").immutable, world.definition("m").version) == ("a < 5", 4)
 
 
 def test_a_continuous_table_starts_afresh_with_it(world: World) -> None:
     world.execute("CREATE MATERIALIZED TABLE m AS SELECT * FROM t1")
     world.execute(f"{ALTER} SET IMMUTABLE WHERE (a < 5)")
-    assert world.table("m").definition_version == 2
+    assert world.definition("m").version == 2
     world.execute(f"{ALTER} DROP IMMUTABLE")
-    assert world.table("m").immutable is None
+    assert world.definition("m").immutable is None
 
 
 def test_or_alter_brings_the_clause_and_takes_it_away(world: World) -> None:
@@ -111,16 +111,16 @@ def test_or_alter_brings_the_clause_and_takes_it_away(world: World) -> None:
     [change, *_] = world.rows(f"EXPLAIN {wanted} AS SELECT * FROM t1")
     assert change[:4] == ("IMMUTABLE WHERE", None, "a < 5", "NEXT_REFRESH")
     world.execute(f"{wanted} AS SELECT * FROM t1")
-    assert (world.table("m").immutable, world.table("m").definition_version) == ("a < 5", 2)
+    assert (world.definition("m").immutable, world.definition("m").version) == ("a < 5", 2)
     world.execute(CREATE.replace("CREATE", "CREATE OR ALTER") + " AS SELECT * FROM t1")
-    assert world.table("m").immutable is None
+    assert world.definition("m").immutable is None
 
 
 def test_a_new_query_keeps_the_region(world: World) -> None:
     world.execute(f"{CREATE} IMMUTABLE WHERE (a < 5) AS SELECT * FROM t1")
     world.engine.analyses["SELECT 2"] = analysis(Schema((*T1, column("e"))), expanded="SELECT 2")
     world.execute(f"{ALTER} AS SELECT 2")
-    assert world.table("m").immutable == "a < 5"
+    assert world.definition("m").immutable == "a < 5"
 
 
 # ---- BACKFILL FROM -----------------------------------------------------------------------------
@@ -135,13 +135,13 @@ def test_rows_are_copied_before_anything_else_is_loaded(world: World) -> None:
     copy, load = world.refreshed
     assert (copy.trigger, copy.task) == (Trigger.BACKFILL, Backfill(source=name("old")))
     assert (load.trigger, load.task) == (Trigger.INITIAL, Recompute())
-    assert world.table("m").backfilled_from == name("old")
+    assert world.definition("m").backfilled_from == name("old")
     [(described,)] = world.rows("DESCRIBE m AS JSON")
     assert json.loads(str(described))["backfilled_from"] == "c.d.old"
     [(printed,)] = world.rows("SHOW CREATE MATERIALIZED TABLE m")
     assert "BACKFILL" not in str(printed)
     world.execute(f"{ALTER} DROP IMMUTABLE")
-    assert world.table("m").backfilled_from == name("old")
+    assert world.definition("m").backfilled_from == name("old")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_columns_are_matched_by_name_and_may_be_narrower(world: World) -> None:
     columns = (column("C", "smallint"), column("x"), column("d"), column("b"), column("a", "int"))
     world.engine.analyses[COPIED] = analysis(Schema(columns))
     world.execute(f"{BACKFILL} AS SELECT * FROM t1")
-    assert world.table("m").schema == T1
+    assert world.definition("m").schema == T1
 
 
 def test_nothing_is_left_when_the_copy_fails(world: World) -> None:
@@ -181,7 +181,7 @@ def test_a_table_that_exists_is_not_filled_again(world: World) -> None:
     world.refreshed.clear()
     again = BACKFILL.replace("CREATE", "CREATE OR ALTER").replace("old", "other")
     world.execute(f"{again} AS SELECT * FROM t1")
-    assert world.table("m").backfilled_from == name("old")
+    assert world.definition("m").backfilled_from == name("old")
     assert world.refreshed == []
     said = "c.d.m exists: BACKFILL FROM copies rows only when it is created."
     assert f"Warning: {said}" in world.logged

@@ -185,4 +185,4 @@ def test_a_lease_is_prolonged_while_a_statement_goes_on(tmp_path: Path) -> None:
 
         world.engine.call = slow  # type: ignore[method-assign]
         world.execute(f"{ALTER} m SET ('x'='y')")
-        assert world.catalog.find(name("m")).options == {"x": "y"}  # type: ignore[union-attr]
+        assert world.catalog.find(name("m")).definition.options == {"x": "y"}  # type: ignore[union-attr]

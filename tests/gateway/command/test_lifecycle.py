@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from tests.contract.examples import vary
 from tests.gateway.command.fakes import World, engine_lost, name
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import TableInfo
@@ -30,10 +29,10 @@ def refusal_code(world: World, statement: str) -> str:
 def test_suspend_stops_the_workflow_and_resume_starts_it_again(full: World) -> None:
     cron = full.workflow("m").cron
     full.execute("ALTER MATERIALIZED TABLE m SUSPEND")
-    assert full.table("m").refresh_status is RefreshStatus.SUSPENDED
+    assert full.table("m").state.status is RefreshStatus.SUSPENDED
     assert not full.workflow("m").active
     full.execute("ALTER MATERIALIZED TABLE m RESUME")
-    assert full.table("m").refresh_status is RefreshStatus.ACTIVATED
+    assert full.table("m").state.status is RefreshStatus.ACTIVATED
     assert full.workflow("m").active
     assert full.workflow("m").cron == cron
 
@@ -68,19 +67,19 @@ def test_resume_replaces_a_missing_pipeline(full: World) -> None:
 def test_resume_with_options_holds_until_the_next_resume(full: World) -> None:
     full.execute("ALTER MATERIALIZED TABLE m SUSPEND")
     full.execute("ALTER MATERIALIZED TABLE m RESUME WITH ('k'='v')")
-    assert full.table("m").resume_options == {"k": "v"}
-    assert full.table("m").options == {}
+    assert full.table("m").state.resume_options == {"k": "v"}
+    assert full.definition("m").options == {}
     assert "'k'" not in str(full.rows("SHOW CREATE MATERIALIZED TABLE m"))
     full.execute("ALTER MATERIALIZED TABLE m SUSPEND")
     full.execute("ALTER MATERIALIZED TABLE m RESUME")
-    assert full.table("m").resume_options == {}
+    assert full.table("m").state.resume_options == {}
 
 
 def test_options_of_a_resume_are_checked(full: World) -> None:
     full.execute("ALTER MATERIALIZED TABLE m SUSPEND")
     statement = "ALTER MATERIALIZED TABLE m RESUME WITH ('materialized-table.nonsense'='v')"
     assert refusal_code(full, statement) == Code.MT_OPTION_UNKNOWN.name
-    assert full.table("m").refresh_status is RefreshStatus.SUSPENDED
+    assert full.table("m").state.status is RefreshStatus.SUSPENDED
 
 
 def test_a_resume_that_fails_leaves_status_and_options(full: World) -> None:
@@ -95,14 +94,14 @@ def test_a_resume_that_fails_leaves_status_and_options(full: World) -> None:
 def test_a_scheduler_that_fails_leaves_the_status(full: World) -> None:
     full.scheduler.broken = error(Code.INTERNAL, reason="down")
     assert refusal_code(full, "ALTER MATERIALIZED TABLE m SUSPEND") == Code.INTERNAL.name
-    assert full.table("m").refresh_status is RefreshStatus.ACTIVATED
+    assert full.table("m").state.status is RefreshStatus.ACTIVATED
 
 
 @pytest.mark.parametrize("action", ["SUSPEND", "RESUME", "SET ('a'='b')", "REFRESH"])
 def test_an_initializing_table_cannot_be_altered(full: World, action: str) -> None:
     table = full.table("m")
     full.catalog.drop(table.id)
-    full.catalog.create(replace(table, refresh_status=RefreshStatus.INITIALIZING))
+    full.catalog.create(vary(table, status=RefreshStatus.INITIALIZING))
     assert refusal_code(full, f"ALTER MATERIALIZED TABLE m {action}") == Code.MT_STATE.name
     assert refusal_code(full, "DROP MATERIALIZED TABLE m") == Code.MT_STATE.name
 
@@ -142,26 +141,26 @@ def test_a_plain_table_is_never_dropped_as_materialized(world: World) -> None:
 def test_set_freshness_crosses_the_threshold_in_automatic_mode(full: World) -> None:
     full.execute("ALTER MATERIALIZED TABLE m SET FRESHNESS = INTERVAL '1' MINUTE")
     table = full.table("m")
-    assert table.freshness == Freshness(1, TimeUnit.MINUTE)
-    assert table.logical_refresh_mode is LogicalRefreshMode.AUTOMATIC
-    assert table.refresh_mode is RefreshMode.CONTINUOUS
+    assert table.definition.freshness == Freshness(1, TimeUnit.MINUTE)
+    assert table.definition.logical_refresh_mode is LogicalRefreshMode.AUTOMATIC
+    assert table.definition.refresh_mode is RefreshMode.CONTINUOUS
     assert (full.workflow("m").cron, full.workflow("m").freshness_seconds) == (None, 60)
     full.execute("ALTER MATERIALIZED TABLE m SET FRESHNESS = INTERVAL '1' DAY")
-    assert full.table("m").refresh_mode is RefreshMode.FULL
+    assert full.definition("m").refresh_mode is RefreshMode.FULL
     assert full.workflow("m").cron == "0 0 0 * * ? *"
 
 
 def test_set_freshness_keeps_an_explicit_mode(world: World) -> None:
     world.execute("CREATE MATERIALIZED TABLE m REFRESH_MODE = FULL AS SELECT * FROM t1")
     world.execute("ALTER MATERIALIZED TABLE m SET FRESHNESS = INTERVAL '1' MINUTE")
-    assert world.table("m").refresh_mode is RefreshMode.FULL
+    assert world.definition("m").refresh_mode is RefreshMode.FULL
     assert world.workflow("m").cron == "0 0/1 * * * ? *"
 
 
 def test_set_freshness_keeps_a_suspended_table_suspended(full: World) -> None:
     full.execute("ALTER MATERIALIZED TABLE m SUSPEND")
     full.execute("ALTER MATERIALIZED TABLE m SET FRESHNESS = INTERVAL '2' HOUR")
-    assert full.table("m").refresh_status is RefreshStatus.SUSPENDED
+    assert full.table("m").state.status is RefreshStatus.SUSPENDED
     assert not full.workflow("m").active
 
 
@@ -184,12 +183,12 @@ def test_a_failed_change_restores_definition_and_workflow(full: World) -> None:
 def test_set_refresh_mode_makes_the_mode_explicit(full: World) -> None:
     full.execute("ALTER MATERIALIZED TABLE m SET REFRESH_MODE = CONTINUOUS")
     table = full.table("m")
-    assert table.logical_refresh_mode is LogicalRefreshMode.CONTINUOUS
+    assert table.definition.logical_refresh_mode is LogicalRefreshMode.CONTINUOUS
     assert full.workflow("m").mode is RefreshMode.CONTINUOUS
 
 
 def test_options_are_set_and_reset(full: World) -> None:
     full.execute("ALTER MATERIALIZED TABLE m SET ('format'='json', 'k2'='v2', 'k2'='newV2')")
-    assert full.table("m").options == {"format": "json", "k2": "newV2"}
+    assert full.definition("m").options == {"format": "json", "k2": "newV2"}
     full.execute("ALTER MATERIALIZED TABLE m RESET ('format', 'unknown_key')")
-    assert full.table("m").options == {"k2": "newV2"}
+    assert full.definition("m").options == {"k2": "newV2"}

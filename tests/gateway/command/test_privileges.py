@@ -189,7 +189,7 @@ def test_a_condition_reads_under_its_users_name(guarded_world: Guarded) -> None:
 
 
 def test_an_earlier_definition_reads_under_its_users_name(guarded_world: Guarded) -> None:
-    first = guarded_world.table("n").expanded_query
+    first = guarded_world.definition("n").expanded_query
     guarded_world.engine.analyses["SELECT 3"] = analysis(expanded="SELECT 3")
     guarded_world.execute("ALTER MATERIALIZED TABLE n AS SELECT 3")
     guarded_world.engine.surveys[first] = READS_M

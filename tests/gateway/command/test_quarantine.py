@@ -27,7 +27,7 @@ def test_two_views_tell_the_rows_apart(world: World) -> None:
     assert [c.name for c in own.columns] == ["a", "b", "c", "d"]
     assert [c.name for c in held.columns] == ["a", "b", "c", "d", "__violated"]
     assert own.storage == held.storage == name("__tidegate_m")
-    assert own.holding == held.holding == world.table("m").expectations
+    assert own.holding == held.holding == world.definition("m").expectations
     assert (own.quarantine_of, held.quarantine_of) == (None, name("m"))
     assert held.columns[-1].expression == (
         "array_compact(array(CASE WHEN (NOT coalesce(CAST((c > 0\n) AS BOOLEAN), true)) "
@@ -49,7 +49,7 @@ def test_or_alter_tells_the_change(world: World) -> None:
     rows = world.rows(f"EXPLAIN {CREATE.replace('CREATE', 'CREATE OR ALTER')}")
     assert [row for row in rows if "EXPECTATIONS" in row and "NEXT_REFRESH" in row], rows
     world.execute(CREATE.replace("CREATE", "CREATE OR ALTER"))
-    assert world.table("m").definition_version == 2
+    assert world.definition("m").version == 2
     assert set(world.engine.storage.views) == {name("m"), name("m__quarantine")}
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.contract.examples import vary
 from tests.gateway.command.fakes import NOW, World, name
 from tests.gateway.command.tables import ALTER, refusal
 from tests.gateway.command.test_atomicity import STATEMENTS, Saboteur, effects, world_before
@@ -51,7 +51,7 @@ def world_after_restart(world: World) -> World:
     after = World(config=world.config)
     for table in world.catalog.tables():
         first, *later = (*world.catalog.replaced_definitions(table.id), table)
-        after.catalog.create(replace(first, refresh_status=table.refresh_status))
+        after.catalog.create(vary(first, status=table.state.status))
         for definition in later:
             after.catalog.replace(definition)
     after.scheduler.workflows.update(world.scheduler.workflows)
@@ -85,11 +85,11 @@ def test_storage_and_schedules_follow_the_catalog_after_a_death(statement: str, 
     realign_all(world)
     storage = world.engine.storage
     for table in world.catalog.tables():
-        assert table.refresh_status is not RefreshStatus.INITIALIZING
+        assert table.state.status is not RefreshStatus.INITIALIZING
         assert storage.tables[table.storage].owner == table.id
         assert (table.storage_table is None) == (views(table) == ())
         stored = storage.tables[table.storage].schema.names()
-        assert set(table.schema.names()) <= set(stored)
+        assert set(table.definition.schema.names()) <= set(stored)
         assert world.workflow(table.name.table) == workflow_for(table, "UTC")
     wanted = {view.name: view for table in world.catalog.tables() for view in views(table)}
     assert storage.views.keys() == wanted.keys()
@@ -118,10 +118,12 @@ def test_rows_and_definition_come_back_together_or_not_at_all(at: int, repeated:
         world.execute(BOTH)
     realign_all(world)
     after, rows = world.table("viewed"), world.engine.storage.content(before.id)
-    assert after.rolling_back is None
-    assert (after.restored_from, rows) == ((1, 101) if repeated or rows == 101 else (None, 102))
-    assert bool(after.derived) == (rows == 101)
-    assert (after.refresh_status is RefreshStatus.SUSPENDED) == (rows == 101)
+    assert after.pending is None
+    assert (after.definition.restored_from, rows) == (
+        (1, 101) if repeated or rows == 101 else (None, 102)
+    )
+    assert bool(after.definition.derived) == (rows == 101)
+    assert (after.state.status is RefreshStatus.SUSPENDED) == (rows == 101)
     assert world.workflow("viewed") == workflow_for(after, "UTC")
     if rows == 102:
         assert after == before
@@ -145,9 +147,9 @@ def test_an_engine_that_comes_up_does_not_settle_a_rollback_that_goes_on() -> No
     before_its_refresh(world, lambda: realigned_by("server-1", world))
     world.execute(BOTH)
     after = world.table("viewed")
-    assert (after.restored_from, after.rolling_back) == (1, None)
+    assert (after.definition.restored_from, after.pending) == (1, None)
     assert world.engine.storage.content(after.id) == 101
-    assert after.refresh_status is RefreshStatus.SUSPENDED
+    assert after.state.status is RefreshStatus.SUSPENDED
     assert world.ledger.leases == {}
 
 
@@ -158,7 +160,7 @@ def test_a_second_rollback_does_not_settle_the_first() -> None:
     before_its_refresh(world, lambda: told.append(refusal(world, BOTH).message))
     world.execute(BOTH)
     assert "being changed by another statement" in told[0]
-    assert world.table("viewed").restored_from == 1
+    assert world.definition("viewed").restored_from == 1
 
 
 def test_what_this_server_is_moving_is_left_to_it() -> None:

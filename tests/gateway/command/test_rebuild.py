@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.contract.examples import vary
 from tests.gateway.command.fakes import World, name
 from tests.gateway.command.tables import ALTER, BASE
 from tidegate_server.core.model.reasons import Reason
@@ -39,11 +40,11 @@ def test_definitions_come_back_suspended(world: World) -> None:
     assert rebuilt(world) == 2
     for before in kept.tables():
         after = world.table(before.name.table)
-        assert (after.refresh_status, after.status_reason) == (
+        assert (after.state.status, after.state.status_reason) == (
             RefreshStatus.SUSPENDED,
             Reason.REBUILT,
         )
-        assert replace(after, refresh_status=before.refresh_status, status_reason=None) == before
+        assert vary(after, status=before.state.status, status_reason=None) == before
         assert not world.workflow(before.name.table).active
     assert world.ledger.epochs == {table.id: 5 for table in kept.tables()}
 
@@ -54,17 +55,17 @@ def test_a_held_version_comes_back_with_its_table(world_without_store: World) ->
     )
     world_without_store.engine.storage.held[name("base")] = held
     rebuilt(world_without_store)
-    mark = world_without_store.table("base").held
+    mark = world_without_store.table("base").state.held
     assert mark is not None
     assert (mark.refresh_id, "breaks some assertion" in mark.reason) == ("r", True)
-    assert world_without_store.table("v").held is None
+    assert world_without_store.table("v").state.held is None
 
 
 def test_doing_it_again_adds_nothing(world_without_store: World) -> None:
     rebuilt(world_without_store)
     world_without_store.execute(f"{ALTER} base RESUME")
     assert rebuilt(world_without_store) == 0
-    assert world_without_store.table("base").refresh_status is RefreshStatus.ACTIVATED
+    assert world_without_store.table("base").state.status is RefreshStatus.ACTIVATED
 
 
 def test_a_name_taken_meanwhile_is_left_alone(world_without_store: World) -> None:

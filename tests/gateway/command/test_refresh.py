@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
-from tests.contract.examples import NOON
+from tests.contract.examples import NOON, vary
 from tests.contract.examples import run as finished
 from tests.gateway.command.fake_storage import Stored
 from tests.gateway.command.fakes import T1, World, analysis, name
@@ -56,7 +55,7 @@ def make(
         for c in T1
         for s in sources
     )
-    world.catalog.replace(replace(world.table(table), lineage=lineage))
+    world.catalog.replace(vary(world.table(table), lineage=lineage))
 
 
 def refreshes(world: World) -> list[tuple[str, list[dict[str, str]]]]:

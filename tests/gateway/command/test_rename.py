@@ -26,7 +26,7 @@ def test_a_table_keeps_everything_but_its_name(world: World) -> None:
     world.execute(f"{ALTER} m RENAME TO New")
     after = world.table("new")
     assert world.catalog.find(name("m")) is None
-    assert (after.id, after.definition_version) == (before.id, before.definition_version)
+    assert (after.id, after.definition.version) == (before.id, before.definition.version)
     assert after.location == before.location == f"/warehouse/m-{before.id}"
     assert world.workflow("new") == workflow
     assert list(world.engine.storage.tables) == [name("new")]
@@ -35,9 +35,9 @@ def test_a_table_keeps_everything_but_its_name(world: World) -> None:
 def test_a_dependant_reads_the_new_name(pair: World) -> None:
     pair.execute(f"{ALTER} m RENAME TO m2")
     reader = pair.table("n")
-    assert reader.expanded_query == "SELECT * FROM c.d.m2"
-    assert [source.name for source in reader.sources] == [name("m2")]
-    assert reader.original_query == "SELECT * FROM m"
+    assert reader.definition.expanded_query == "SELECT * FROM c.d.m2"
+    assert [source.name for source in reader.definition.sources] == [name("m2")]
+    assert reader.definition.original_query == "SELECT * FROM m"
     assert [t.name for t in pair.catalog.consumers(name("m2"))] == [name("n")]
     properties = pair.engine.storage.tables[name("n")].properties
     assert "c.d.m2" in properties["tidegate.definition"]

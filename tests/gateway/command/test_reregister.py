@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.contract.examples import name, table
@@ -22,6 +21,7 @@ from tidegate_server.core.messages.requests import FindTables, ListNames, Regist
 from tidegate_server.core.model.names import TableName
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
 from tidegate_server.gateway.recovery.metastore import Reregistered, metastore_is_lost, reregister
+from tidegate_server.gateway.store.stored_table import encode_definition
 
 SYSTEM = TableName("spark_catalog", "information_schema", "materialized_tables")
 
@@ -83,7 +83,7 @@ def test_the_catalog_knows_a_table_by_its_id_wherever_it_lies(catalog: MemoryCat
 
 
 def test_without_the_catalog_its_definition_says_its_name() -> None:
-    definition = msgspec.json.encode(table(id="t-2", name=name("renamed"))).decode()
+    definition = encode_definition(table(id="t-2", name=name("renamed")))
     engine = Warehouse([found_table("/w/d.db/first_name", "t-2", definition)])
     assert reregister_all(MemoryCatalog(), engine).materialized == 1
     assert engine.registered == [("spark_catalog.d.renamed", "/w/d.db/first_name", "t-2")]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.contract.examples import vary
 from tests.gateway.command.fakes import World
 from tests.gateway.command.tables import refusal
 from tidegate_server.core.errors import Code, ServerError, error
@@ -27,7 +28,7 @@ def test_a_rolled_back_table_stays_suspended(full: World) -> None:
     full.execute(ROLLBACK)
     (request,) = full.refreshed
     assert (request.task, request.table_id) == (Rollback(version=2), full.table("m").id)
-    assert full.table("m").refresh_status is RefreshStatus.SUSPENDED
+    assert full.table("m").state.status is RefreshStatus.SUSPENDED
     assert not full.workflow("m").active
     assert "is suspended" in full.logged[-1]
 
@@ -35,7 +36,7 @@ def test_a_rolled_back_table_stays_suspended(full: World) -> None:
 def test_a_suspended_table_can_be_rolled_back(full: World) -> None:
     full.execute("ALTER MATERIALIZED TABLE m SUSPEND")
     full.execute(ROLLBACK)
-    assert full.table("m").refresh_status is RefreshStatus.SUSPENDED
+    assert full.table("m").state.status is RefreshStatus.SUSPENDED
 
 
 @pytest.mark.parametrize(
@@ -55,8 +56,8 @@ def test_a_table_that_is_half_rolled_back_is_left_alone(full: World, statement: 
     full.execute("CREATE MATERIALIZED TABLE n FRESHNESS = INTERVAL '1' HOUR AS SELECT * FROM t1")
     full.execute("ALTER MATERIALIZED TABLE m SUSPEND")
     table = full.table("m")
-    mark = RollingBack(refresh_id="op0", active=True, to=replace(table, definition_version=2))
-    full.catalog.replace(replace(table, rolling_back=mark))
+    mark = RollingBack(refresh_id="op0", active=True, to=vary(table, version=2))
+    full.catalog.replace(replace(table, pending=mark))
     problem = refusal(full, f"ALTER MATERIALIZED TABLE m {statement}")
     assert (problem.code, "half rolled back" in problem.message) == (Code.MT_STATE.name, True)
     assert "repeat the ROLLBACK" in problem.hint
@@ -73,8 +74,8 @@ def test_a_rollback_that_fails_leaves_the_table_as_it_was(full: World) -> None:
         full.execute(ROLLBACK)
     assert caught.value.code == Code.MT_ROLLBACK_IMPOSSIBLE.name
     after = full.table("m")
-    assert (after.refresh_status, dict(after.resume_options), full.workflow("m").active) == (
-        before.refresh_status,
-        dict(before.resume_options),
+    assert (after.state.status, dict(after.state.resume_options), full.workflow("m").active) == (
+        before.state.status,
+        dict(before.state.resume_options),
         workflow.active,
     )

@@ -23,7 +23,7 @@ def tables(world: World) -> World:
 
 
 def visible(world: World, table: str) -> str:
-    return ",".join(column.name for column in world.table(table).visible)
+    return ",".join(column.name for column in world.definition(table).visible)
 
 
 def test_a_computed_column_goes_behind_another_and_carries_a_watermark(tables: World) -> None:
@@ -34,9 +34,9 @@ def test_a_computed_column_goes_behind_another_and_carries_a_watermark(tables: W
     )
     table = tables.table("base")
     assert visible(tables, "base") == "a,b,q,c,d"
-    assert table.watermark == Watermark(column="q", expression="q - INTERVAL '1' SECOND")
-    assert table.derived[0].type == "timestamp"
-    assert table.schema == T1
+    assert table.definition.watermark == Watermark(column="q", expression="q - INTERVAL '1' SECOND")
+    assert table.definition.derived[0].type == "timestamp"
+    assert table.definition.schema == T1
     view = tables.engine.storage.views[name("base")]
     assert [c.name for c in view.columns] == ["a", "b", "q", "c", "d"]
     assert view.storage == table.storage == name("__tidegate_base")
@@ -66,16 +66,19 @@ def test_modify_moves_and_comments_a_stored_column(tables: World) -> None:
     tables.execute(f"{ALTER} base MODIFY c INT COMMENT 'count' FIRST")
     table = tables.table("base")
     assert visible(tables, "base") == "c,a,b,d"
-    assert table.schema.columns[0].comment == "count"
-    assert table.expanded_query == "SELECT `c`, `a`, `b`, `d` FROM (\nSELECT * FROM c.d.t1\n)"
-    assert tables.engine.storage.tables[name("base")].schema == table.schema
+    assert table.definition.schema.columns[0].comment == "count"
+    assert (
+        table.definition.expanded_query
+        == "SELECT `c`, `a`, `b`, `d` FROM (\nSELECT * FROM c.d.t1\n)"
+    )
+    assert tables.engine.storage.tables[name("base")].schema == table.definition.schema
 
 
 def test_modify_widens_a_stored_column(tables: World) -> None:
     tables.execute(f"{ALTER} base MODIFY c BIGINT")
     table = tables.table("base")
-    assert table.schema.columns[2].type == "bigint"
-    assert "CAST(`c` AS bigint) AS `c`" in table.expanded_query
+    assert table.definition.schema.columns[2].type == "bigint"
+    assert "CAST(`c` AS bigint) AS `c`" in table.definition.expanded_query
     [request] = tables.engine.requests_of(EvolveTable)
     assert isinstance(request, EvolveTable)
     assert request.widened == ("c",)
@@ -84,12 +87,15 @@ def test_modify_widens_a_stored_column(tables: World) -> None:
 def test_modify_replaces_expressions_key_watermark_and_distribution(tables: World) -> None:
     tables.execute(f"{ALTER} wm MODIFY (t AS now() FIRST, WATERMARK FOR t AS t)")
     table = tables.table("wm")
-    assert (table.derived[0].expression, table.derived[0].position) == ("now()", 0)
-    assert table.watermark == Watermark(column="t", expression="t")
+    assert (table.definition.derived[0].expression, table.definition.derived[0].position) == (
+        "now()",
+        0,
+    )
+    assert table.definition.watermark == Watermark(column="t", expression="t")
     tables.execute(f"{ALTER} meta MODIFY DISTRIBUTION INTO 3 BUCKETS")
-    assert tables.table("meta").distribution == Distribution(buckets=3)
+    assert tables.definition("meta").distribution == Distribution(buckets=3)
     tables.execute(f"{ALTER} base MODIFY CONSTRAINT other PRIMARY KEY (a) NOT ENFORCED")
-    key = tables.table("base").primary_key
+    key = tables.definition("base").primary_key
     assert key is not None
     assert key.name == "other"
 
@@ -104,24 +110,24 @@ def test_modify_replaces_expressions_key_watermark_and_distribution(tables: Worl
 )
 def test_a_distribution_is_added(tables: World, change: str, expected: Distribution) -> None:
     tables.execute(f"{ALTER} base ADD DISTRIBUTION {change}")
-    assert tables.table("base").distribution == expected
+    assert tables.definition("base").distribution == expected
 
 
 def test_a_key_is_added_and_dropped_by_word_and_by_name(tables: World) -> None:
     for dropping in ("PRIMARY KEY", "CONSTRAINT ct1"):
         tables.execute(f"{ALTER} nopk ADD CONSTRAINT ct1 PRIMARY KEY (a) NOT ENFORCED")
-        assert tables.table("nopk").primary_key is not None
+        assert tables.definition("nopk").primary_key is not None
         tables.execute(f"{ALTER} nopk DROP {dropping}")
-        assert tables.table("nopk").primary_key is None
+        assert tables.definition("nopk").primary_key is None
 
 
 def test_watermark_distribution_and_virtual_column_are_dropped(tables: World) -> None:
     tables.execute(f"{ALTER} wm DROP WATERMARK")
     tables.execute(f"{ALTER} meta DROP DISTRIBUTION")
     tables.execute(f"{ALTER} meta DROP m")
-    assert tables.table("wm").watermark is None
-    assert tables.table("meta").distribution is None
-    assert [c.name for c in tables.table("meta").derived] == ["t"]
+    assert tables.definition("wm").watermark is None
+    assert tables.definition("meta").distribution is None
+    assert [c.name for c in tables.definition("meta").derived] == ["t"]
 
 
 REFUSED = [
@@ -203,9 +209,9 @@ def test_a_continuous_table_keeps_its_checkpoint_for_columns_evaluated_on_read(
         )
     )
     tables.execute(f"{ALTER} cont ADD x AS upper(b)")
-    assert tables.table("cont").checkpoint_floor == 0
+    assert tables.table("cont").state.checkpoint_floor == 0
     tables.execute(f"{ALTER} cont ADD PRIMARY KEY (a) NOT ENFORCED")
-    assert tables.table("cont").checkpoint_floor == 4
+    assert tables.table("cont").state.checkpoint_floor == 4
 
 
 def test_the_place_does_not_change_under_a_refresh(tables: World) -> None:

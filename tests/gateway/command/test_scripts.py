@@ -65,7 +65,9 @@ def test_the_layers_go_from_batch_to_stream(world: World) -> None:
     modes = []
     for text in statements("lakehouse.sql"):
         world.execute(text)
-        found = {table.name.table: table.refresh_mode for table in world.catalog.tables()}
+        found = {
+            table.name.table: table.definition.refresh_mode for table in world.catalog.tables()
+        }
         modes.append(found.get("dws_overall"))
     assert [mode for mode in modes if mode] == [RefreshMode.FULL] * 3 + [RefreshMode.CONTINUOUS] * 4
 

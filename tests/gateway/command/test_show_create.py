@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from tests.contract.examples import vary
 from tests.gateway.command.fakes import Column, Schema, World, analysis
 from tests.support.full_run import FULL
 from tidegate_server.core.errors import ServerError
@@ -116,8 +117,10 @@ def test_generated_definitions_come_back_equal(words: str) -> None:
             refused += 1
             continue
         [(printed,)] = world.rows(f"SHOW CREATE {words}MATERIALIZED TABLE m")
-        expanded = analysis(first.schema, "src", expanded=first.expanded_query)
-        world.engine.analyses[first.expanded_query] = expanded
+        expanded = analysis(
+            first.definition.schema, "src", expanded=first.definition.expanded_query
+        )
+        world.engine.analyses[first.definition.expanded_query] = expanded
         world.execute("DROP MATERIALIZED TABLE m")
         world.execute(str(printed))
         assert world.table("m") == as_recreated(first, world.table("m")), f"seed {seed}: {printed}"
@@ -126,14 +129,14 @@ def test_generated_definitions_come_back_equal(words: str) -> None:
 
 def as_recreated(first: MaterializedTable, second: MaterializedTable) -> MaterializedTable:
     """Return the first table with what cannot survive: see docs/statements/show.md."""
-    strict = first.logical_refresh_mode is LogicalRefreshMode.INCREMENTAL_STRICT
-    mode = LogicalRefreshMode[first.refresh_mode.value]
-    return replace(
+    strict = first.definition.logical_refresh_mode is LogicalRefreshMode.INCREMENTAL_STRICT
+    mode = LogicalRefreshMode[first.definition.refresh_mode.value]
+    return vary(
         first,
         id=second.id,
         location=second.location,
         logical_refresh_mode=LogicalRefreshMode.INCREMENTAL_STRICT if strict else mode,
-        original_query=first.expanded_query,
+        original_query=first.definition.expanded_query,
     )
 
 
@@ -172,7 +175,7 @@ def test_all_clauses_stand_in_their_order(world: World) -> None:
         "START_MODE = FROM_BEGINNING\n"
         "FRESHNESS = INTERVAL '3' MINUTE\n"
         "REFRESH_MODE = CONTINUOUS\n"
-        f"AS {world.table('m').expanded_query}"
+        f"AS {world.definition('m').expanded_query}"
     ).replace("`f` STRING", "`f` string")
 
 
@@ -207,12 +210,15 @@ def test_columns_that_an_alter_added_come_back_as_they_are(world: World) -> None
     world.engine.analyses[query] = analysis(wider, "src", expanded=f"{query} -- qualified")
     world.execute(f"ALTER MATERIALIZED TABLE m AS {query}")
     altered = world.table("m")
-    assert altered.schema.columns == (*first.schema.columns, replace(added, nullable=True))
-    world.engine.analyses[altered.expanded_query] = analysis(wider, "src")
+    assert altered.definition.schema.columns == (
+        *first.definition.schema.columns,
+        replace(added, nullable=True),
+    )
+    world.engine.analyses[altered.definition.expanded_query] = analysis(wider, "src")
     text = show_create(world)
     world.execute("DROP MATERIALIZED TABLE m")
     world.execute(text)
-    assert world.table("m").schema == altered.schema
+    assert world.definition("m").schema == altered.definition.schema
 
 
 def test_a_freshness_of_the_consumers_is_printed_as_such(world: World) -> None:

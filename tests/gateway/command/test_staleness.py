@@ -181,7 +181,7 @@ def test_inline_reads_the_queries_of_what_is_too_old(stale: Stale) -> None:
     found = {table.name.table: table for table in request.inlined}
     assert {name: table.mentioned for name, table in found.items()} == {"n": True, "m": False}
     assert found["m"].query.startswith("SELECT CAST(`a` AS ")
-    assert stale.table("m").expanded_query in found["m"].query
+    assert stale.definition("m").expanded_query in found["m"].query
     stale.allow("2 h INLINE")
     stale.execute("SELECT * FROM n")
     assert stale.engine.requests_of(Execute)[-1].inlined == ()

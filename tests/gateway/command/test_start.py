@@ -46,7 +46,7 @@ def test_a_start_limits_the_first_load(loading: World, start: str, days: list[st
 
 def test_the_start_mode_is_stored(world: World) -> None:
     world.execute(CREATE.format("FROM_NOW(INTERVAL '1' HOUR)"))
-    mode = world.table("m").start_mode
+    mode = world.definition("m").start_mode
     assert mode is not None
     assert (mode.kind, str(mode.interval)) == (StartKind.FROM_NOW, "INTERVAL '1' HOUR")
 
@@ -74,7 +74,7 @@ def test_resuming_needs_or_alter(world: World) -> None:
     statement = PLAIN.format("RESUME_OR_FROM_BEGINNING", "REFRESH_MODE = CONTINUOUS")
     assert refusal(world, statement).code == Code.MT_START_MODE_CREATE.name
     world.execute(statement.replace("CREATE", "CREATE OR ALTER"))
-    mode = world.table("m").start_mode
+    mode = world.definition("m").start_mode
     assert mode is not None
     assert mode.kind is StartKind.RESUME_OR_FROM_BEGINNING
 
@@ -82,6 +82,6 @@ def test_resuming_needs_or_alter(world: World) -> None:
 def test_the_default_start_mode_comes_from_the_settings(world: World) -> None:
     world.execute("SET materialized-table.default-start-mode=RESUME_OR_FROM_NOW")
     world.execute(CREATE.replace("START_MODE = {} ", ""))
-    mode = world.table("m").start_mode
+    mode = world.definition("m").start_mode
     assert mode is not None
     assert mode.kind is StartKind.FROM_NOW

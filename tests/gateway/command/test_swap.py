@@ -11,6 +11,7 @@ from tests.gateway.command.tables import ALTER, produces, refusal
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.messages.requests import PlaceTables
 from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.table import Swapping
 from tidegate_server.gateway.runs.orders import refuse_half_done
 
 CREATE = "CREATE MATERIALIZED TABLE {} FRESHNESS = INTERVAL '1' {} AS SELECT * FROM {}"
@@ -30,7 +31,7 @@ def test_two_tables_exchange_their_names(pair: World) -> None:
     blue, green = pair.table("blue"), pair.table("green")
     pair.execute(f"{ALTER} blue SWAP WITH green")
     assert (pair.table("blue").id, pair.table("green").id) == (green.id, blue.id)
-    assert not (pair.table("blue").swapping or pair.table("green").swapping)
+    assert not (pair.table("blue").pending or pair.table("green").pending)
 
 
 def test_each_table_keeps_its_freshness_status_and_location(pair: World) -> None:
@@ -38,8 +39,8 @@ def test_each_table_keeps_its_freshness_status_and_location(pair: World) -> None
     blue, green = pair.table("blue"), pair.table("green")
     pair.execute(f"{ALTER} blue SWAP WITH green")
     for now, before in ((pair.table("blue"), green), (pair.table("green"), blue)):
-        assert now.freshness == before.freshness
-        assert now.refresh_status is before.refresh_status
+        assert now.definition.freshness == before.definition.freshness
+        assert now.state.status is before.state.status
         assert now.location == before.location
 
 
@@ -90,11 +91,11 @@ def test_what_reads_a_name_reads_the_other_table(pair: World) -> None:
     green = pair.table("green").id
     pair.execute(f"{ALTER} blue SWAP WITH green")
     reader = pair.table("reader")
-    assert [(source.name, source.table_id) for source in reader.sources] == [
+    assert [(source.name, source.table_id) for source in reader.definition.sources] == [
         (name("blue"), f"delta-{green}")
     ]
-    assert reader.expanded_query == "SELECT * FROM c.d.blue"
-    assert reader.definition_version == 1
+    assert reader.definition.expanded_query == "SELECT * FROM c.d.blue"
+    assert reader.definition.version == 1
     properties = pair.engine.storage.tables[name("reader")].properties
     assert f"delta-{green}" in properties["tidegate.definition"]
 
@@ -140,7 +141,7 @@ def test_a_table_that_could_not_be_put_back_is_left_alone(pair: World) -> None:
     pair.engine.failures[PlaceTables] = ServerError(code="X", sqlstate="XX000", message="gone")
     with pytest.raises(ServerError, match="gone"):
         pair.execute(f"{ALTER} blue SWAP WITH green")
-    assert pair.table("blue").swapping
+    assert pair.table("blue").pending == Swapping()
     for statement in (
         f"{ALTER} blue SWAP WITH reader",
         f"{ALTER} green SET ('k'='v')",
@@ -153,10 +154,10 @@ def test_a_table_that_could_not_be_put_back_is_left_alone(pair: World) -> None:
     green = pair.table("green").id
     pair.execute(f"{ALTER} blue SWAP WITH green")
     assert pair.table("blue").id == green
-    assert not any(table.swapping for table in pair.catalog.tables())
+    assert not any(table.pending for table in pair.catalog.tables())
 
 
 def test_a_half_swapped_table_is_not_refreshed(pair: World) -> None:
-    pair.catalog.replace(replace(pair.table("blue"), swapping=True))
+    pair.catalog.replace(replace(pair.table("blue"), pending=Swapping()))
     with pytest.raises(ServerError, match="half swapped"):
         refuse_half_done(pair.table("blue"), "a refresh")

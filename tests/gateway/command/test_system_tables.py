@@ -217,7 +217,7 @@ def test_definitions_tell_every_version(world: World) -> None:
         table(
             original_query="SELECT 2",
             expanded_query="SELECT 2",
-            definition_version=2,
+            version=2,
             defined_by="bo",
             defined_at=NOW,
         )
@@ -273,7 +273,7 @@ def test_partitions_tell_when_each_was_last_refreshed(world: World) -> None:
 def test_partitions_tell_how_each_stands(world: World) -> None:
     # It is noon on 2024-01-02.
     late = {"partition.fields.Ds.lateness": "PT13H"}
-    world.catalog.create(table(options={**table().options, **late}))
+    world.catalog.create(table(options={**table().definition.options, **late}))
     midnight = NOON.replace(hour=0, microsecond=0)
 
     def record(number: int, at: datetime, *days: str, **changes: object) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.contract.examples import vary
 from tests.gateway.command.fakes import NOW, World, analysis, name
 from tests.gateway.command.tables import ALTER, refusal
 from tidegate_server.core.config import Config
@@ -44,7 +45,7 @@ def test_the_session_goes_before_the_server() -> None:
     world.execute("SET spark.sql.session.timeZone = Asia/Shanghai")
     world.execute(DAILY)
     assert world.workflow("m").timezone == "Asia/Shanghai"
-    assert world.table("m").settings["spark.sql.session.timeZone"] == "Asia/Shanghai"
+    assert world.definition("m").settings["spark.sql.session.timeZone"] == "Asia/Shanghai"
 
 
 def test_the_table_goes_before_the_session() -> None:
@@ -71,7 +72,7 @@ def test_a_zone_for_one_statement_is_that_of_its_table() -> None:
 def test_a_zone_that_only_spark_knows_leaves_the_schedule_to_the_server() -> None:
     world = World(config=config())
     world.execute(DAILY)
-    table = replace(world.table("m"), settings={"spark.sql.session.timeZone": "Nowhere/Bad"})
+    table = vary(world.table("m"), settings={"spark.sql.session.timeZone": "Nowhere/Bad"})
     assert schedule_timezone(table, "Europe/Berlin") == "Europe/Berlin"
 
 
@@ -259,11 +260,11 @@ def test_the_moment_of_a_start_mode_is_read_in_the_schedules_zone(
 def test_a_schedule_that_is_not_quartz_suspends_its_table_at_start(world: World) -> None:
     world.execute(DAILY)
     option = {"materialized-table.schedule.cron": "0 12 * * 1-5"}
-    world.catalog.replace(replace(world.table("m"), options=option))
+    world.catalog.replace(vary(world.table("m"), options=option))
     assert realign_workflows(world.catalog, world.scheduler, "UTC") == (name("m"),)
     table = world.table("m")
-    assert table.refresh_status is RefreshStatus.SUSPENDED
-    assert "in Quartz it is 0 0 12 ? * MON-FRI" in (table.status_reason or "")
+    assert table.state.status is RefreshStatus.SUSPENDED
+    assert "in Quartz it is 0 0 12 ? * MON-FRI" in (table.state.status_reason or "")
     assert not world.workflow("m").active
     assert realign_workflows(world.catalog, world.scheduler, "UTC") == ()
 

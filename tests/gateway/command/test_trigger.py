@@ -26,7 +26,7 @@ def triggered_world(world: World) -> World:
 
 def test_the_trigger_is_kept_and_the_workflow_has_no_schedule(triggered_world: World) -> None:
     wanted = OnUpdate(at_most_every=Freshness(10, TimeUnit.MINUTE))
-    assert triggered_world.table("m").on_update == wanted
+    assert triggered_world.definition("m").on_update == wanted
     workflow = triggered_world.workflow("m")
     assert (workflow.cron, workflow.next_fire, workflow.active) == (None, None, True)
 
@@ -36,8 +36,8 @@ def test_what_show_create_prints_makes_an_equal_table(triggered_world: World, wo
     first = triggered_world.table("m")
     [(printed,)] = triggered_world.rows(f"SHOW CREATE {words}MATERIALIZED TABLE m")
     assert f"REFRESH_MODE = FULL\n{EVERY}\nAS " in str(printed)
-    again = analysis(first.schema, "src", expanded=first.expanded_query)
-    triggered_world.engine.analyses[first.expanded_query] = again
+    again = analysis(first.definition.schema, "src", expanded=first.definition.expanded_query)
+    triggered_world.engine.analyses[first.definition.expanded_query] = again
     triggered_world.execute("DROP MATERIALIZED TABLE m")
     triggered_world.execute(str(printed))
     assert triggered_world.table("m") == as_recreated(first, triggered_world.table("m"))
@@ -66,9 +66,9 @@ def test_or_alter_that_leaves_it_out_goes_back_to_the_schedule(triggered_world: 
     assert shown[-2:] != ("REJECTED", None)
     assert "ON SCHEDULE" in shown
     triggered_world.execute(wanted)
-    assert triggered_world.table("m").on_update is None
+    assert triggered_world.definition("m").on_update is None
     assert triggered_world.workflow("m").cron == "0 0 0/1 * * ? *"
-    assert triggered_world.table("m").definition_version == 1
+    assert triggered_world.definition("m").version == 1
 
 
 def test_sources_without_versions_are_refused_where_that_is_asked_for(world: World) -> None:

@@ -40,7 +40,7 @@ def test_one_row_says_what_was_found(world: World) -> None:
     (request,) = engine.requests_of(VerifyTable)
     assert isinstance(request, VerifyTable)
     assert request.version == 7
-    assert request.order.expanded_query == world.table("m").expanded_query
+    assert request.order.expanded_query == world.definition("m").expanded_query
 
 
 def test_an_equal_table_has_no_sample(world: World) -> None:

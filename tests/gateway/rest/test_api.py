@@ -225,9 +225,7 @@ def test_text_that_is_no_json_and_bodies_without_end_are_refused(rest: Rest) -> 
 
 
 def test_a_table_that_is_initializing_is_not_refreshed(rest: Rest) -> None:
-    rest.catalog.create(
-        table(id="t-3", name=name("new"), refresh_status=RefreshStatus.INITIALIZING)
-    )
+    rest.catalog.create(table(id="t-3", name=name("new"), status=RefreshStatus.INITIALIZING))
     problem(refresh(rest, of="t-3"), 409, "MT_STATE")
 
 

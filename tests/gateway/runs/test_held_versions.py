@@ -64,7 +64,7 @@ def test_a_result_that_an_engine_held_before_it_died_is_held(world: World) -> No
     world.engine.held = commit("server-1-run-1", breaks="the assertion enough")
     ended = world.refresher.run(request())
     assert (ended.state, ended.error_class) == (RunState.FAILED, "MT_VERSION_HELD")
-    assert world.catalog.by_id("t-1").held.refresh_id == ended.refresh_id  # type: ignore[union-attr]
+    assert world.catalog.by_id("t-1").state.held.refresh_id == ended.refresh_id  # type: ignore[union-attr]
 
 
 def test_recovery_finds_a_result_that_is_held(world: World) -> None:
@@ -74,7 +74,7 @@ def test_recovery_finds_a_result_that_is_held(world: World) -> None:
     world.recovery().recover(NOON)
     [ended] = world.ledger.runs()
     assert (ended.state, ended.error_class) == (RunState.FAILED, "MT_VERSION_HELD")
-    mark = world.catalog.by_id("t-1").held  # type: ignore[union-attr]
+    mark = world.catalog.by_id("t-1").state.held  # type: ignore[union-attr]
     assert mark == HeldVersion(refresh_id="r-1", since=NOON, reason=ended.error_message or "")
     assert "breaks the assertion enough" in mark.reason
 

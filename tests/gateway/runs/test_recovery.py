@@ -13,6 +13,7 @@ from tests.contract.examples import NOON, name, run, table
 from tests.gateway.runs.fakes import PATIENT, Gate, World, commit, record_running, request
 from tidegate_server.core.model.runs import Strategy, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.model.table import Dropping
 from tidegate_server.core.refresh.request import (
     CommittedRefresh,
 )
@@ -128,7 +129,7 @@ def create_half(world: World, **changes: Any) -> None:
     values: dict[str, Any] = {
         "id": "t-2",
         "name": name("half"),
-        "refresh_status": RefreshStatus.INITIALIZING,
+        "status": RefreshStatus.INITIALIZING,
         "created_at": NOON - timedelta(seconds=1),
         **changes,
     }
@@ -159,7 +160,7 @@ def test_a_table_that_is_just_being_created_is_left_alone(
 
 
 def test_a_drop_that_did_not_end_is_completed(world: World) -> None:
-    world.catalog.replace(table(dropping=True, location="/place"))
+    world.catalog.replace(table(pending=Dropping(), location="/place"))
     key = f"{DEFINITION_LEASE}t-1"
     assert world.ledger.claim(key, "server-2/definition/op", NOON, 30)
     world.recovery().recover(NOON)

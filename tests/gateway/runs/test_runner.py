@@ -33,12 +33,12 @@ def test_a_refresh_is_ordered_with_all_the_engine_needs(world: World) -> None:
         expanded_query="SELECT ...",
         columns=("Ds", "total"),
         partition_keys=("Ds",),
-        sources=table().sources,
+        sources=table().definition.sources,
         epoch=1,
         trigger=Trigger.MANUAL,
         logical_time=NOON,
         settings={"spark.sql.shuffle.partitions": "7"},
-        options=table().options,
+        options=table().definition.options,
     )
 
 
@@ -110,7 +110,7 @@ def test_the_engine_is_told_the_last_runs_and_whether_others_read_the_table(worl
 
 def test_a_run_that_read_a_suspended_table_says_so(world: World) -> None:
     suspended = RefreshStatus.SUSPENDED
-    world.catalog.create(table(id="t-2", name=name("ev"), refresh_status=suspended))
+    world.catalog.create(table(id="t-2", name=name("ev"), status=suspended))
     answer = world.refresher.run(request())
     assert "(UPSTREAM_SUSPENDED: spark_catalog.d.ev)" in str(answer.reason_text)
 
@@ -164,7 +164,7 @@ def test_every_refresh_has_a_higher_epoch_and_frees_its_lease(world: World) -> N
 
 def test_only_its_own_rollback_touches_a_table_that_is_being_rolled_back(world: World) -> None:
     mark = RollingBack(refresh_id="op", active=True, to=table())
-    world.catalog.replace(replace(table(), rolling_back=mark))
+    world.catalog.replace(replace(table(), pending=mark))
     other = world.refresher.run(request())
     assert (other.state, other.error_class) == (RunState.CANCELLED, Code.MT_STATE.name)
     for own in ("op", "op.back"):
@@ -179,7 +179,7 @@ def test_a_missing_table_is_refused_without_a_record(world: World) -> None:
 
 
 def test_sources_that_were_replaced_are_noted(world: World) -> None:
-    [first, *others] = table().sources
+    [first, *others] = table().definition.sources
     found = (replace(first, table_id="created again"), *others)
     world.engine.work = lambda order: replace(OUTCOME, sources=found)
     world.refresher.run(request())

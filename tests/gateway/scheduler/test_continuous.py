@@ -151,10 +151,8 @@ def test_one_look_serves_all_tables(world: World) -> None:
 
 def test_full_and_suspended_tables_are_not_watched(world: World) -> None:
     world.catalog.create(table(refresh_mode=RefreshMode.FULL))
-    world.catalog.create(continuous(id="s", name=name("s"), refresh_status=RefreshStatus.SUSPENDED))
-    world.catalog.create(
-        continuous(id="i", name=name("i"), refresh_status=RefreshStatus.INITIALIZING)
-    )
+    world.catalog.create(continuous(id="s", name=name("s"), status=RefreshStatus.SUSPENDED))
+    world.catalog.create(continuous(id="i", name=name("i"), status=RefreshStatus.INITIALIZING))
     assert world.poll() == []
     assert world.sources.calls == 0
 
@@ -190,7 +188,7 @@ def test_a_refresh_of_some_partitions_does_not_advance_the_vector(refreshed_worl
 
 
 def test_a_changed_definition_is_refreshed(refreshed_world: World) -> None:
-    refreshed_world.catalog.replace(continuous(definition_version=2))
+    refreshed_world.catalog.replace(continuous(version=2))
     assert refreshed_world.poll() == [Trigger.EVOLUTION]
 
 
@@ -433,5 +431,5 @@ def test_without_an_interval_changes_follow_each_other(world: World) -> None:
 def test_another_query_of_a_table_with_a_trigger_is_refreshed_at_once(world: World) -> None:
     world.catalog.create(on_update())
     world.poll()
-    world.catalog.replace(on_update(definition_version=2))
+    world.catalog.replace(on_update(version=2))
     assert world.poll(600) == [Trigger.EVOLUTION]

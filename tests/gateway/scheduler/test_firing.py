@@ -116,7 +116,7 @@ def test_a_suspended_table_is_not_tried_again(world: World) -> None:
 def status(world: World) -> tuple[RefreshStatus, str]:
     found = world.catalog.by_id("t-1")
     assert found is not None
-    return found.refresh_status, found.status_reason or ""
+    return found.state.status, found.state.status_reason or ""
 
 
 def fail(world: World, times: int) -> None:
@@ -397,7 +397,7 @@ def test_a_schedule_that_cannot_be_read_suspends_its_table(world: World) -> None
     assert "in Quartz it is 0 0 12 ? * MON-FRI" in reason
     table = world.catalog.by_id("t-1")
     assert table is not None
-    assert table.refresh_status is RefreshStatus.SUSPENDED
+    assert table.state.status is RefreshStatus.SUSPENDED
 
 
 def test_the_partitions_of_a_fire_are_those_of_its_schedules_zone(world: World) -> None:

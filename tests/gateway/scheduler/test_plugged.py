@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.contract.examples import name, table
+from tests.contract.examples import name, table, vary
 from tests.gateway.scheduler.test_embedded import World
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import ServerError
@@ -116,7 +116,7 @@ def test_a_plugin_is_told_all_it_needs_to_fire(world: World) -> None:
         endpoint="http://127.0.0.1:10002/v1/materialized-tables/t-1/refresh",
     )
     assert plugged.watch.calls == [("create", told)]
-    resumed = replace(mt, expanded_query="SELECT 2", resume_options={"o": "1"})
+    resumed = vary(mt, expanded_query="SELECT 2", resume_options={"o": "1"})
     plugged.modify(resumed, cron=NIGHTLY, active=False)
     changed = replace(told, cron=NIGHTLY, active=False, expanded_query="SELECT 2")
     assert plugged.watch.calls[1:] == [("modify", replace(changed, dynamic_options={"o": "1"}))]
@@ -135,7 +135,7 @@ def test_the_gateway_fires_nothing_itself(world: World) -> None:
 def test_a_table_that_becomes_continuous_leaves_the_plugin_and_comes_back(world: World) -> None:
     plugged = Plugged(world)
     mt = plugged.add()
-    plugged.modify(replace(mt, refresh_mode=RefreshMode.CONTINUOUS))
+    plugged.modify(vary(mt, refresh_mode=RefreshMode.CONTINUOUS))
     assert plugged.watch.actions() == ["create", "delete"]
     plugged.modify(mt)
     assert plugged.watch.actions() == ["create", "delete", "create"]

@@ -20,7 +20,13 @@ from tidegate_server.core.messages.requests import ListNames, ListTables
 from tidegate_server.core.model.freshness import Freshness, TimeUnit
 from tidegate_server.core.model.names import FunctionName, TableName
 from tidegate_server.core.model.states import RefreshStatus
-from tidegate_server.core.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
+from tidegate_server.core.model.table import (
+    Definition,
+    LogicalRefreshMode,
+    MaterializedTable,
+    PipelineState,
+    RefreshMode,
+)
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.gateway.session.metadata import ListedTable, Listing, TablePattern
 from tidegate_server.gateway.session.metadata_cache import READ_AT_ONCE, MetadataCache
@@ -30,15 +36,17 @@ from tidegate_server.gateway.session.metastore_snapshot import MetastoreSnapshot
 DAILY = MaterializedTable(
     id="1",
     name=TableName("spark_catalog", "default", "Orders"),
-    schema=Schema((Column(name="day", type="date"),)),
-    original_query="SELECT 1",
-    expanded_query="SELECT 1",
-    freshness=Freshness(1, TimeUnit.DAY),
-    logical_refresh_mode=LogicalRefreshMode.FULL,
-    refresh_mode=RefreshMode.FULL,
-    refresh_status=RefreshStatus.ACTIVATED,
     owner="eva",
     created_at=datetime(2026, 1, 1, tzinfo=UTC),
+    definition=Definition(
+        schema=Schema((Column(name="day", type="date"),)),
+        original_query="SELECT 1",
+        expanded_query="SELECT 1",
+        freshness=Freshness(1, TimeUnit.DAY),
+        logical_refresh_mode=LogicalRefreshMode.FULL,
+        refresh_mode=RefreshMode.FULL,
+    ),
+    state=PipelineState(status=RefreshStatus.ACTIVATED),
 )
 
 
@@ -50,7 +58,9 @@ def make(*tables: MaterializedTable) -> tuple[MetadataCache, FakeEngine, FakeClo
 def test_a_materialized_table_appears_once_and_as_itself() -> None:
     snapshot, _, _ = make(DAILY)
     found = [t for t in snapshot.listing().tables if t.name.table.lower() == "orders"]
-    assert [(t.type, t.columns) for t in found] == [("MATERIALIZED_TABLE", DAILY.schema.columns)]
+    assert [(t.type, t.columns) for t in found] == [
+        ("MATERIALIZED_TABLE", DAILY.definition.schema.columns)
+    ]
 
 
 def test_without_an_engine_the_materialized_tables_are_listed() -> None:
@@ -128,7 +138,7 @@ def test_columns_of_materialized_tables_are_not_read() -> None:
     snapshot, engine, _ = make(DAILY)
     listed = snapshot.columns_of(TablePattern(table="orders"))
     assert calls_of(engine, ListTables) == []
-    assert tables_by_name(listed)["Orders"].columns == DAILY.schema.columns
+    assert tables_by_name(listed)["Orders"].columns == DAILY.definition.schema.columns
 
 
 def test_a_statement_makes_the_tables_it_mentions_be_read_again() -> None:

@@ -109,7 +109,7 @@ def test_a_store_without_past_definitions_keeps_its_tables(database: Database) -
         connection.execute(text(f"UPDATE schema_version SET version = {before}"))
         migrate(connection, migrations.MIGRATIONS[: before + 1])
     assert catalog.tables() == (table(),)
-    catalog.replace(table(definition_version=2))
+    catalog.replace(table(version=2))
     assert catalog.replaced_definitions() == (table(),)
 
 

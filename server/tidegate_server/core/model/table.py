@@ -1,4 +1,4 @@
-"""The definition of a materialized table in the catalog."""
+"""A materialized table in the catalog: its definition, state and pending operation."""
 
 from __future__ import annotations
 
@@ -88,116 +88,55 @@ class ColumnOrigin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldVersion:
-    """A refresh result that broke an assertion, pending publication or discard."""
+class Definition:
+    """The query and the clauses of a table, and the origin of this version of them.
 
-    refresh_id: str
-    """The refresh that made it."""
-    since: datetime
-    reason: str
-    """The broken assertion, with details."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RollingBack:
-    """A ROLLBACK of rows and definition, recorded before either changes.
-
-    The table's last commit shows whether the rows were restored: if it belongs to ``refresh_id``,
-    the definition is restored too, else nothing changed.
+    ``original_query`` is the user's text after AS, byte for byte; ``expanded_query`` is the same
+    query with qualified table names and fixed output columns, as refreshes run it. ``schema`` holds
+    the stored columns; ``derived`` those evaluated on read.
     """
 
-    refresh_id: str
-    active: bool
-    """Whether the table was ACTIVATED before; rollbacks suspend it."""
-    to: MaterializedTable
-    """The definition to restore."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaterializedTable:
-    """A table that is defined by a query and kept fresh by the server.
-
-    Fields follow Flink's ``CatalogMaterializedTable``. ``original_query`` is the user's text after
-    AS, byte for byte; ``expanded_query`` is the same query with qualified table names and fixed
-    output columns, as refreshes run it. ``schema`` holds the stored columns; ``derived`` those
-    evaluated on read. Rows are stored in ``storage``: the table itself or, with derived columns or
-    quarantined rows, a separate table below the view ``name``.
-    """
-
-    id: str
-    name: TableName
     schema: Schema
     original_query: str
     expanded_query: str
+    sources: tuple[Source, ...] = ()
+    lineage: tuple[ColumnOrigin, ...] = ()
     freshness: Freshness
+    downstream: bool = False
+    """FRESHNESS = DOWNSTREAM: ``freshness`` is the minimum of the consumers'."""
     logical_refresh_mode: LogicalRefreshMode
     refresh_mode: RefreshMode
-    refresh_status: RefreshStatus
-    owner: str
-    created_at: datetime
-    location: str = ""
+    on_update: OnUpdate | None = None
+    """REFRESH_TRIGGER = ON UPDATE of a table that is not CONTINUOUS; None if scheduled."""
+    start_mode: StartMode | None = None
+    execute_as: str | None = None
+    """EXECUTE AS USER: refreshes read as this user; None is the owner."""
     comment: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
-    partition_keys: tuple[str, ...] = ()
-    primary_key: PrimaryKey | None = None
-    sources: tuple[Source, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
-    execution_target: str = "embedded"
-    status_reason: str | None = None
-    definition_version: int = 1
-    storage_table: TableName | None = None
-    """The table with the rows if ``name`` is a view; else None."""
+    """Settings of the session that made it, applied by refreshes."""
     declared: bool = False
     """Whether the statement had a column list, which SHOW CREATE prints."""
     derived: tuple[DerivedColumn, ...] = ()
     persisted_metadata: Mapping[str, str] = field(default_factory=dict)
     """Stored columns declared METADATA, by name, with their key."""
     watermark: Watermark | None = None
+    primary_key: PrimaryKey | None = None
+    partition_keys: tuple[str, ...] = ()
     distribution: Distribution | None = None
-    start_mode: StartMode | None = None
-    downstream: bool = False
-    """FRESHNESS = DOWNSTREAM: ``freshness`` is the minimum of the consumers'."""
-    on_update: OnUpdate | None = None
-    """REFRESH_TRIGGER = ON UPDATE of a table that is not CONTINUOUS; None if scheduled."""
-    execute_as: str | None = None
-    """EXECUTE AS USER: refreshes read as this user; None is the owner."""
     expectations: tuple[Expectation, ...] = ()
     assertions: tuple[Assertion, ...] = ()
     immutable: str | None = None
     """IMMUTABLE WHERE: rows that refreshes do not change, as the user's SQL condition."""
     backfilled_from: TableName | None = None
     """The source of immutable rows copied by CREATE."""
-    lineage: tuple[ColumnOrigin, ...] = ()
-    resume_options: Mapping[str, str] = field(default_factory=dict)
-    """Options of the last RESUME WITH, valid until the next resume."""
-    checkpoint_floor: int = 0
-    """Commits up to this epoch are not used as checkpoints: the pipeline starts over."""
+    version: int = 1
     defined_by: str | None = None
-    """Author of this definition version; None for the first, made by the owner."""
+    """Author of this version; None for the first, made by the owner."""
     defined_at: datetime | None = None
-    """Creation time of this definition version; None for the first one."""
+    """Creation time of this version; None for the first one."""
     restored_from: int | None = None
-    """The definition version that this one restored."""
-    leaving: bool = False
-    """Whether CONVERT TO TABLE has begun; stays true only if its server died."""
-    swapping: bool = False
-    """Whether SWAP WITH has begun; stays true only if it could not be reverted."""
-    dropping: bool = False
-    """Whether DROP has begun; stays true only if it could neither finish nor be reverted."""
-    held: HeldVersion | None = None
-    """An unpublished version; until it is resolved, no refresh starts automatically."""
-    rolling_back: RollingBack | None = None
-    """An unfinished ROLLBACK of both rows and definition."""
-
-    @property
-    def kept_fresh(self) -> bool:
-        """Whether refreshes start automatically."""
-        return self.refresh_status is RefreshStatus.ACTIVATED and self.held is None
-
-    @property
-    def storage(self) -> TableName:
-        """The table that holds the rows."""
-        return self.storage_table or self.name
+    """The version that this one restored."""
 
     @property
     def constraints(self) -> tuple[Expectation | Assertion, ...]:
@@ -208,23 +147,6 @@ class MaterializedTable:
     def holding(self) -> tuple[Expectation, ...]:
         """The expectations that quarantine rows."""
         return tuple(e for e in self.expectations if e.violation is Violation.QUARANTINE)
-
-    @property
-    def quarantine(self) -> TableName | None:
-        """The view of quarantined rows; None if there never are any."""
-        return quarantine_name(self.name) if self.holding else None
-
-    @property
-    def enforced_key(self) -> EnforcedKey | None:
-        """The primary key if refreshes check it."""
-        word = {**self.options, **self.resume_options}.get(ENFORCE_OPTION)
-        if self.primary_key is None or word is None:
-            return None
-        return EnforcedKey(
-            name=self.primary_key.name,
-            columns=self.primary_key.columns,
-            violation=Violation(word.strip().upper()),
-        )
 
     @property
     def watched(self) -> bool:
@@ -256,3 +178,110 @@ class MaterializedTable:
             for key, pattern in self.options.items()
             if key.startswith(prefix) and key.endswith(suffix)
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldVersion:
+    """A refresh result that broke an assertion, pending publication or discard."""
+
+    refresh_id: str
+    """The refresh that made it."""
+    since: datetime
+    reason: str
+    """The broken assertion, with details."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineState:
+    """Whether and how refreshes run: what changes without changing the definition."""
+
+    status: RefreshStatus
+    status_reason: str | None = None
+    held: HeldVersion | None = None
+    """An unpublished version; until it is resolved, no refresh starts automatically."""
+    resume_options: Mapping[str, str] = field(default_factory=dict)
+    """Options of the last RESUME WITH, valid until the next resume."""
+    checkpoint_floor: int = 0
+    """Commits up to this epoch are not used as checkpoints: the pipeline starts over."""
+
+    @property
+    def kept_fresh(self) -> bool:
+        """Whether refreshes start automatically."""
+        return self.status is RefreshStatus.ACTIVATED and self.held is None
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """CONVERT TO TABLE has begun; the mark stays only if its server died."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swapping:
+    """SWAP WITH has begun; the mark stays only if it could not be reverted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropping:
+    """DROP has begun; the mark stays only if it could neither finish nor be reverted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollingBack:
+    """A ROLLBACK of rows and definition, recorded before either changes.
+
+    The table's last commit shows whether the rows were restored: if it belongs to ``refresh_id``,
+    the definition is restored too, else nothing changed.
+    """
+
+    refresh_id: str
+    active: bool
+    """Whether the table was ACTIVATED before; rollbacks suspend it."""
+    to: MaterializedTable
+    """The table with the definition to restore."""
+
+
+PendingOperation = Leaving | Swapping | Dropping | RollingBack
+"""A statement that changes a table in several steps and has not ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaterializedTable:
+    """A table that is defined by a query and kept fresh by the server.
+
+    Rows are stored in ``storage``: the table itself or, with derived columns or quarantined rows, a
+    separate table below the view ``name``.
+    """
+
+    id: str
+    name: TableName
+    owner: str
+    created_at: datetime
+    location: str = ""
+    storage_table: TableName | None = None
+    """The table with the rows if ``name`` is a view; else None."""
+    execution_target: str = "embedded"
+    definition: Definition
+    state: PipelineState
+    pending: PendingOperation | None = None
+    """Marks an unfinished statement, so that recovery can complete or revert it."""
+
+    @property
+    def storage(self) -> TableName:
+        """The table that holds the rows."""
+        return self.storage_table or self.name
+
+    @property
+    def quarantine(self) -> TableName | None:
+        """The view of quarantined rows; None if there never are any."""
+        return quarantine_name(self.name) if self.definition.holding else None
+
+    @property
+    def enforced_key(self) -> EnforcedKey | None:
+        """The primary key if refreshes check it."""
+        key = self.definition.primary_key
+        word = {**self.definition.options, **self.state.resume_options}.get(ENFORCE_OPTION)
+        if key is None or word is None:
+            return None
+        return EnforcedKey(
+            name=key.name, columns=key.columns, violation=Violation(word.strip().upper())
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tidegate_server.core.model.names import TableName
-from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.table import Definition, MaterializedTable
 from tidegate_server.core.model.versions import PartitionSpec, Source, SourceKind
 
 Partitions = tuple[PartitionSpec, ...]
@@ -39,7 +39,7 @@ def ancestors(table: MaterializedTable, find: Find) -> list[MaterializedTable]:
 
 def needs(table: MaterializedTable, wave: Sequence[MaterializedTable]) -> tuple[str, ...]:
     """Return the ids of those tables of a wave that ``table`` reads."""
-    read = {name for source in table.sources for name in (source.name, *source.via)}
+    read = {name for source in table.definition.sources for name in (source.name, *source.via)}
     folded = {name.folded() for name in read}
     return tuple(
         other.id for other in wave if other.id != table.id and not folded.isdisjoint(_names(other))
@@ -60,20 +60,22 @@ def spread(
         if table.id in given or not read:
             found[table.id] = given.get(table.id, ())
             continue
-        passed = [travelling(found[other.id], other, table) for other in read]
+        passed = [travelling(found[other.id], other, table.definition) for other in read]
         found[table.id] = _distinct(passed) if all(passed) else ()
     return found
 
 
 def travelling(
-    partitions: Partitions, source: MaterializedTable, table: MaterializedTable
+    partitions: Partitions, source: MaterializedTable, definition: Definition
 ) -> Partitions:
     """Return the consumer's partitions affected by its source's; empty if unknown.
 
     Values of a partition column carry over if the consumer has a partition column of that name and
     passes it through unchanged.
     """
-    keys = {key.lower(): key for key in table.partition_keys if _passes(key, source, table)}
+    keys = {
+        key.lower(): key for key in definition.partition_keys if _passes(key, source, definition)
+    }
     passed = []
     for spec in partitions:
         part = {keys[name.lower()]: value for name, value in spec.items() if name.lower() in keys}
@@ -90,14 +92,14 @@ def outside(wave: Iterable[MaterializedTable]) -> tuple[Source, ...]:
     found = {
         source.table_id: source
         for table in tables
-        for source in table.sources
+        for source in table.definition.sources
         if source.kind is SourceKind.VERSIONED and source.name.folded() not in inside
     }
     return tuple(found.values())
 
 
 def step_vector(
-    table: MaterializedTable, chosen: Mapping[str, int], committed: Mapping[TableName, int]
+    definition: Definition, chosen: Mapping[str, int], committed: Mapping[TableName, int]
 ) -> dict[str, int]:
     """Return the versions a step reads, by table id.
 
@@ -106,7 +108,7 @@ def step_vector(
     """
     inside = {
         source.table_id: committed[source.name.folded()]
-        for source in table.sources
+        for source in definition.sources
         if source.name.folded() in committed
     }
     return {**chosen, **inside}
@@ -125,18 +127,18 @@ def _names(table: MaterializedTable) -> tuple[TableName, ...]:
 
 
 def _read_by(table: MaterializedTable, find: Find) -> tuple[MaterializedTable, ...]:
-    names = (name for source in table.sources for name in (source.name, *source.via))
+    names = (name for source in table.definition.sources for name in (source.name, *source.via))
     found = (find(name) for name in names)
     return tuple(entry for entry in found if entry is not None and entry.id != table.id)
 
 
-def _passes(key: str, source: MaterializedTable, table: MaterializedTable) -> bool:
+def _passes(key: str, source: MaterializedTable, definition: Definition) -> bool:
     return any(
         origin.unchanged
         and origin.column.lower() == key.lower()
         and origin.source_column.lower() == key.lower()
         and origin.source.folded() in _names(source)
-        for origin in table.lineage
+        for origin in definition.lineage
     )
 
 

@@ -110,10 +110,11 @@ def check_owner(table_id: str, services: Services) -> None:
     table = services.catalog.by_id(table_id)
     if table is None or not services.config.authorization.enabled:
         return
-    names = {name.folded() for source in table.sources for name in (source.name, *source.via)}
+    sources = table.definition.sources
+    names = {name.folded() for source in sources for name in (source.name, *source.via)}
     for read in services.catalog.tables():
         if read.id != table.id and names & {read.name.folded(), read.storage.folded()}:
-            require(Action.SELECT, read, table.execute_as or table.owner, services)
+            require(Action.SELECT, read, table.definition.execute_as or table.owner, services)
 
 
 def check_settings(settings: Mapping[str, str], config: Config, user: str) -> None:

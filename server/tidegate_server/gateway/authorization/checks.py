@@ -138,10 +138,10 @@ def _check_restored(name: st.Name, version: int | None, context: Context) -> Non
         return  # the command reports it
     require(Action.ALTER, table, context.session.user, context.services)
     known = history.versions(table, context.services.catalog)
-    wanted = history.version_to_restore(version, table)
-    for definition in known:
-        if definition.definition_version == wanted:
-            creation = creating(definition)
+    wanted = history.version_to_restore(version, table.definition)
+    for earlier in known:
+        if earlier.definition.version == wanted:
+            creation = creating(earlier)
             _check_executor(name, creation.execute_as, context)
             judge_definition(creation.query, context)
             judge_expressions(expressions(creation), context)
@@ -157,7 +157,7 @@ def _check_executor(name: st.Name, user: str | None, context: Context) -> None:
     """
     table = resolve.find(name, context)
     if table is not None:
-        if user == table.execute_as:
+        if user == table.definition.execute_as:
             return
         require(Action.OWN, table, context.session.user, context.services)
     rights = rights_of(context.session.user, context.services)

@@ -42,7 +42,7 @@ class CatalogReader(Protocol):
     def replaced_definitions(self, table_id: str | None = None) -> tuple[MaterializedTable, ...]:
         """Return the replaced definitions of a table (None: of all), ordered by version.
 
-        Each is as it last was before a newer version replaced it.
+        Each is as it last was before a newer version replaced it, without a pending operation.
         """
         ...
 

@@ -44,7 +44,7 @@ class MemoryCatalog:
         return _by_name(
             table
             for table in self._all()
-            if any(source.name.folded() == wanted for source in table.sources)
+            if any(source.name.folded() == wanted for source in table.definition.sources)
         )
 
     def replaced_definitions(self, table_id: str | None = None) -> tuple[MaterializedTable, ...]:
@@ -77,20 +77,25 @@ class MemoryCatalog:
         check_move(start, end)
         with self._lock:
             stored = self._tables.get(table_id)
-            if stored is None or stored.refresh_status is not start:
+            if stored is None or stored.state.status is not start:
                 return False
-            self._tables[table_id] = replace(stored, refresh_status=end, status_reason=reason)
+            self._tables[table_id] = replace(
+                stored, state=replace(stored.state, status=end, status_reason=reason)
+            )
             return True
 
     def hold(self, table_id: str, held: HeldVersion | None) -> None:
         with self._lock:
             if table_id in self._tables:
-                self._tables[table_id] = replace(self._tables[table_id], held=held)
+                stored = self._tables[table_id]
+                self._tables[table_id] = replace(stored, state=replace(stored.state, held=held))
 
     def note_sources(self, table_id: str, sources: tuple[Source, ...]) -> None:
         with self._lock:
             if table_id in self._tables:
-                self._tables[table_id] = replace(self._tables[table_id], sources=sources)
+                stored = self._tables[table_id]
+                definition = replace(stored.definition, sources=sources)
+                self._tables[table_id] = replace(stored, definition=definition)
 
     def drop(self, table_id: str) -> None:
         with self._lock:
@@ -101,18 +106,17 @@ class MemoryCatalog:
         stored = self._tables.get(table.id)
         if stored is None:
             raise error(Code.MT_NOT_FOUND, table=table.name)
-        self._archive_definition(stored, table.definition_version)
-        self._tables[table.id] = replace(
-            table,
-            refresh_status=stored.refresh_status,
-            status_reason=stored.status_reason,
-            held=stored.held,
+        self._archive_definition(stored, table.definition.version)
+        state = replace(
+            stored.state,
+            resume_options=table.state.resume_options,
+            checkpoint_floor=table.state.checkpoint_floor,
         )
+        self._tables[table.id] = replace(table, state=state)
 
     def _archive_definition(self, stored: MaterializedTable, version: int) -> None:
-        if version > stored.definition_version:
-            kept = replace(stored, rolling_back=None)
-            self._replaced[stored.id, stored.definition_version] = kept
+        if version > stored.definition.version:
+            self._replaced[stored.id, stored.definition.version] = replace(stored, pending=None)
             return
         for later in [key for key in self._replaced if key[0] == stored.id and key[1] >= version]:
             del self._replaced[later]

@@ -24,6 +24,7 @@ from tidegate_server.core.model.types import Schema
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.gateway.catalog.base import check_move
 from tidegate_server.gateway.store.database import Database
+from tidegate_server.gateway.store.stored_table import StoredTable
 from tidegate_server.gateway.store.tables import definition_versions as d
 from tidegate_server.gateway.store.tables import materialized_tables as t
 from tidegate_server.gateway.store.tables import sources as s
@@ -60,13 +61,14 @@ class SqlCatalog:
         if table_id is not None:
             kept = kept.where(d.c.table_id == table_id)
         with self._database.read() as connection:
-            return tuple(connection.execute(kept).scalars())
+            return tuple(stored.table() for stored in connection.execute(kept).scalars())
 
     def create(self, table: MaterializedTable) -> None:
         try:
             with self._database.begin() as connection:
-                connection.execute(insert(t).values(**_values(table), **_status(table)))
-                _write_sources(connection, table.id, table.sources)
+                stored = StoredTable.of(table)
+                connection.execute(insert(t).values(**_values(stored), **_status(stored)))
+                _write_sources(connection, table.id, table.definition.sources)
         except IntegrityError as failure:
             raise _already_exists(table.name) from failure
 
@@ -154,60 +156,60 @@ def _name_values(name: TableName) -> dict[str, str]:
     }
 
 
-def _status(table: MaterializedTable) -> Mapping[str, Any]:
+def _status(stored: StoredTable) -> Mapping[str, Any]:
     return {
-        "refresh_status": table.refresh_status.value,
-        "status_reason": table.status_reason,
-        "held": table.held,
+        "refresh_status": stored.refresh_status.value,
+        "status_reason": stored.status_reason,
+        "held": stored.held,
     }
 
 
-def _values(table: MaterializedTable) -> Mapping[str, Any]:
+def _values(stored: StoredTable) -> Mapping[str, Any]:
     """Return all columns except the status, which only ``move`` and ``hold`` change later."""
     return {
-        **_name_values(table.name),
-        "id": table.id,
-        "columns": table.schema,
-        "original_query": table.original_query,
-        "expanded_query": table.expanded_query,
-        "freshness_value": table.freshness.value,
-        "freshness_unit": table.freshness.unit.name,
-        "logical_refresh_mode": table.logical_refresh_mode.value,
-        "refresh_mode": table.refresh_mode.value,
-        "owner": table.owner,
-        "created_at": table.created_at,
-        "location": table.location,
-        "comment": table.comment,
-        "options": table.options,
-        "partition_keys": table.partition_keys,
-        "primary_key": table.primary_key,
-        "settings": table.settings,
-        "execution_target": table.execution_target,
-        "definition_version": table.definition_version,
-        "storage_table": table.storage_table,
-        "declared": table.declared,
-        "derived": table.derived,
-        "persisted_metadata": table.persisted_metadata,
-        "watermark": table.watermark,
-        "distribution": table.distribution,
-        "start_mode": table.start_mode,
-        "downstream": table.downstream,
-        "on_update": table.on_update,
-        "execute_as": table.execute_as,
-        "expectations": table.expectations,
-        "assertions": table.assertions,
-        "immutable": table.immutable,
-        "backfilled_from": table.backfilled_from,
-        "lineage": table.lineage,
-        "resume_options": table.resume_options,
-        "checkpoint_floor": table.checkpoint_floor,
-        "defined_by": table.defined_by,
-        "defined_at": table.defined_at,
-        "restored_from": table.restored_from,
-        "leaving": table.leaving,
-        "swapping": table.swapping,
-        "dropping": table.dropping,
-        "rolling_back": table.rolling_back,
+        **_name_values(stored.name),
+        "id": stored.id,
+        "columns": stored.schema,
+        "original_query": stored.original_query,
+        "expanded_query": stored.expanded_query,
+        "freshness_value": stored.freshness.value,
+        "freshness_unit": stored.freshness.unit.name,
+        "logical_refresh_mode": stored.logical_refresh_mode.value,
+        "refresh_mode": stored.refresh_mode.value,
+        "owner": stored.owner,
+        "created_at": stored.created_at,
+        "location": stored.location,
+        "comment": stored.comment,
+        "options": stored.options,
+        "partition_keys": stored.partition_keys,
+        "primary_key": stored.primary_key,
+        "settings": stored.settings,
+        "execution_target": stored.execution_target,
+        "definition_version": stored.definition_version,
+        "storage_table": stored.storage_table,
+        "declared": stored.declared,
+        "derived": stored.derived,
+        "persisted_metadata": stored.persisted_metadata,
+        "watermark": stored.watermark,
+        "distribution": stored.distribution,
+        "start_mode": stored.start_mode,
+        "downstream": stored.downstream,
+        "on_update": stored.on_update,
+        "execute_as": stored.execute_as,
+        "expectations": stored.expectations,
+        "assertions": stored.assertions,
+        "immutable": stored.immutable,
+        "backfilled_from": stored.backfilled_from,
+        "lineage": stored.lineage,
+        "resume_options": stored.resume_options,
+        "checkpoint_floor": stored.checkpoint_floor,
+        "defined_by": stored.defined_by,
+        "defined_at": stored.defined_at,
+        "restored_from": stored.restored_from,
+        "leaving": stored.leaving,
+        "swapping": stored.swapping,
+        "dropping": stored.dropping,
+        "rolling_back": stored.rolling_back,
     }
 
 
@@ -218,11 +220,11 @@ def _free_names(connection: Connection, tables: Sequence[MaterializedTable]) -> 
 
 
 def _replace(connection: Connection, table: MaterializedTable) -> None:
-    _archive_definition(connection, table.id, table.definition_version)
-    change = update(t).where(t.c.id == table.id).values(**_values(table))
+    _archive_definition(connection, table.id, table.definition.version)
+    change = update(t).where(t.c.id == table.id).values(**_values(StoredTable.of(table)))
     if connection.execute(change).rowcount == 0:
         raise error(Code.MT_NOT_FOUND, table=table.name)
-    _write_sources(connection, table.id, table.sources)
+    _write_sources(connection, table.id, table.definition.sources)
 
 
 def _archive_definition(connection: Connection, table_id: str, version: int) -> None:
@@ -236,7 +238,7 @@ def _archive_definition(connection: Connection, table_id: str, version: int) -> 
         connection.execute(delete(d).where(*undone))
         return
     for stored in _read_tables(connection, t.c.id == table_id):
-        definition = replace(stored, rolling_back=None)
+        definition = StoredTable.of(replace(stored, pending=None))
         kept = {"table_id": table_id, "definition_version": found, "definition": definition}
         connection.execute(insert(d).values(**kept))
 
@@ -261,7 +263,7 @@ def _write_sources(connection: Connection, table_id: str, sources: Sequence[Sour
 
 
 def _table(row: Row[Any], reads: tuple[Source, ...]) -> MaterializedTable:
-    return MaterializedTable(
+    stored = StoredTable(
         id=row.id,
         name=TableName(row.catalog_name, row.schema_name, row.table_name),
         schema=row.columns,
@@ -309,6 +311,7 @@ def _table(row: Row[Any], reads: tuple[Source, ...]) -> MaterializedTable:
         rolling_back=row.rolling_back,
         held=row.held,
     )
+    return stored.table()
 
 
 def _source(row: Row[Any]) -> Source:

@@ -53,10 +53,11 @@ def set_freshness(statement: AlterSetFreshness, text: str, context: Context) -> 
     :raises ServerError: MT_FRESHNESS_*, MT_STATE while INITIALIZING, MT_NO_SCHEDULER.
     """
     table = alterable(statement.name, context)
-    requested = asked_mode(table.logical_refresh_mode)
-    setting = layered_setting(table.options, context.setting)
+    definition = table.definition
+    requested = asked_mode(definition.logical_refresh_mode)
+    setting = layered_setting(definition.options, context.setting)
     try:
-        chosen = pace(statement.freshness, requested, setting, table.on_update)
+        chosen = pace(statement.freshness, requested, setting, definition.on_update)
     except ServerError as problem:
         raise at_freshness(problem, statement.freshness, text) from problem.__cause__
     return _change_pace(table, chosen, context)
@@ -68,12 +69,13 @@ def set_refresh_mode(statement: AlterSetRefreshMode, context: Context) -> Result
     Raises like :func:`set_freshness`, and MT_QUERY_UNSUPPORTED.
     """
     table = alterable(statement.name, context)
-    freshness = Downstream.DOWNSTREAM if table.downstream else table.freshness
-    setting = layered_setting(table.options, context.setting)
-    chosen = pace(freshness, statement.mode, setting, table.on_update)
-    check_versions(table.sources, setting, watched=chosen.watched)
+    definition = table.definition
+    freshness = Downstream.DOWNSTREAM if definition.downstream else definition.freshness
+    setting = layered_setting(definition.options, context.setting)
+    chosen = pace(freshness, statement.mode, setting, definition.on_update)
+    check_versions(definition.sources, setting, watched=chosen.watched)
     if chosen.logical_mode is LogicalRefreshMode.INCREMENTAL_STRICT:
-        refuse_unstable(table.name, chosen.logical_mode, analyze_stored(table, context))
+        refuse_unstable(table.name, chosen.logical_mode, analyze_stored(definition, context))
     return _change_pace(table, chosen, context)
 
 
@@ -84,11 +86,12 @@ def set_refresh_trigger(statement: AlterSetRefreshTrigger, context: Context) -> 
     MT_TRIGGER_UNSUPPORTED or MT_QUERY_UNSUPPORTED.
     """
     table = alterable(statement.name, context)
-    freshness = Downstream.DOWNSTREAM if table.downstream else table.freshness
-    requested = asked_mode(table.logical_refresh_mode)
-    setting = layered_setting(table.options, context.setting)
+    definition = table.definition
+    freshness = Downstream.DOWNSTREAM if definition.downstream else definition.freshness
+    requested = asked_mode(definition.logical_refresh_mode)
+    setting = layered_setting(definition.options, context.setting)
     chosen = pace(freshness, requested, setting, statement.on_update)
-    check_versions(table.sources, setting, watched=chosen.watched)
+    check_versions(definition.sources, setting, watched=chosen.watched)
     return _change_pace(table, chosen, context)
 
 
@@ -98,7 +101,8 @@ def set_execute_as(statement: AlterSetExecuteAs, context: Context) -> Result:
     :raises ServerError: MT_STATE while INITIALIZING.
     """
     table = alterable(statement.name, context)
-    changed = replace(table, execute_as=statement.execute_as)
+    definition = replace(table.definition, execute_as=statement.execute_as)
+    changed = replace(table, definition=definition)
     if changed != table:
         apply_definition(table, changed, context)
     return nothing()
@@ -112,17 +116,17 @@ def set_immutable(statement: AlterSetImmutable, text: str, context: Context) -> 
     :raises ServerError: MT_PREDICATE, MT_STATE while INITIALIZING.
     """
     table = alterable(statement.name, context)
-    check_region(statement.predicate, table.schema, text, context)
-    if statement.predicate == table.immutable:
+    check_region(statement.predicate, table.definition.schema, text, context)
+    if statement.predicate == table.definition.immutable:
         return nothing()
     # Rows that are no longer immutable are recomputed, so the content changes.
-    changed = replace(
-        table,
+    definition = replace(
+        table.definition,
         immutable=statement.predicate,
-        definition_version=table.definition_version + 1,
+        version=table.definition.version + 1,
         restored_from=None,
     )
-    return restart_with(table, changed, context)
+    return restart_with(table, replace(table, definition=definition), context)
 
 
 def set_options(statement: AlterSetOptions, context: Context) -> Result:
@@ -131,11 +135,12 @@ def set_options(statement: AlterSetOptions, context: Context) -> Result:
     :raises ServerError: MT_OPTION_UNKNOWN, MT_OPTION_VALUE or MT_DATE_FORMATTER_*.
     """
     table = alterable(statement.name, context)
+    definition = table.definition
     warn(check_options(statement.options, Place.ALTER), context)
-    options = {**table.options, **statement.options}
-    check_formatters(options, table.partition_keys, table.schema)
+    options = {**definition.options, **statement.options}
+    check_formatters(options, definition.partition_keys, definition.schema)
     changed = _with_options(table, options, context)
-    check_enforced(changed)
+    check_enforced(changed.name, changed.definition)
     if TIMEZONE_OPTION in statement.options:
         warning = zone_warning(changed, "", context)
         if warning is not None:
@@ -150,10 +155,11 @@ def reset_options(statement: AlterResetOptions, context: Context) -> Result:
         that a lateness needs.
     """
     table = alterable(statement.name, context)
+    definition = table.definition
     if _RESERVED in statement.keys:
         raise error(Code.MT_OPTION_RESERVED, key=_RESERVED)
-    kept = {key: value for key, value in table.options.items() if key not in statement.keys}
-    check_formatters(kept, table.partition_keys, table.schema)
+    kept = {key: value for key, value in definition.options.items() if key not in statement.keys}
+    check_formatters(kept, definition.partition_keys, definition.schema)
     return restart_with(table, _with_options(table, kept, context), context)
 
 
@@ -161,7 +167,7 @@ def restart_with(table: MaterializedTable, changed: MaterializedTable, context: 
     """Apply a changed definition; a CONTINUOUS table loses its checkpoint."""
     if changed == table:
         return nothing()
-    restarts = table.refresh_mode is RefreshMode.CONTINUOUS
+    restarts = table.definition.refresh_mode is RefreshMode.CONTINUOUS
     apply_definition(table, changed, context, restarts=restarts)
     return nothing()
 
@@ -170,28 +176,34 @@ def _with_options(
     table: MaterializedTable, options: Mapping[str, str], context: Context
 ) -> MaterializedTable:
     """Return the definition with new options; schedule options may change its mode."""
-    changed = replace(table, options=options)
-    keys = {key for key in {*table.options, *options} if table.options.get(key) != options.get(key)}
+    definition = table.definition
+    changed = replace(definition, options=options)
+    old = definition.options
+    keys = {key for key in {*old, *options} if old.get(key) != options.get(key)}
     if not any(key.startswith(_PACE_OPTIONS) for key in keys):
-        return changed
-    freshness = Downstream.DOWNSTREAM if table.downstream else table.freshness
-    requested = asked_mode(table.logical_refresh_mode)
-    chosen = pace(freshness, requested, layered_setting(options, context.setting), table.on_update)
+        return replace(table, definition=changed)
+    freshness = Downstream.DOWNSTREAM if definition.downstream else definition.freshness
+    requested = asked_mode(definition.logical_refresh_mode)
+    chosen = pace(
+        freshness, requested, layered_setting(options, context.setting), definition.on_update
+    )
     need_scheduler("ALTER", chosen.mode, context)
-    return replace(changed, refresh_mode=chosen.mode)
+    return replace(table, definition=replace(changed, refresh_mode=chosen.mode))
 
 
 def _change_pace(table: MaterializedTable, chosen: RefreshCadence, context: Context) -> Result:
     need_scheduler("ALTER", chosen.mode, context)
-    changed = replace(
-        table,
+    definition = replace(
+        table.definition,
         freshness=chosen.freshness,
         logical_refresh_mode=chosen.logical_mode,
         refresh_mode=chosen.mode,
         downstream=chosen.downstream,
         on_update=chosen.on_update,
     )
-    catalog, setting = context.services.catalog, layered_setting(table.options, context.setting)
+    changed = replace(table, definition=definition)
+    catalog = context.services.catalog
+    setting = layered_setting(table.definition.options, context.setting)
     check_neighbours(changed, catalog.consumers, catalog.find, setting)
     if changed != table:
         apply_definition(table, changed, context)

@@ -15,7 +15,7 @@ from tidegate_server.core.model.names import quote_identifier, quote_literal
 from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RefreshRun, Trigger
 from tidegate_server.core.model.states import RunState
-from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.table import Definition, MaterializedTable
 from tidegate_server.core.model.versions import PartitionSpec, SourceKind
 from tidegate_server.core.refresh.request import Recompute, RefreshPolicy, RefreshRequest
 from tidegate_server.gateway.context import Context
@@ -57,7 +57,7 @@ def plan(
     :raises ServerError: MT_PARTITION_RANGE if invalid or empty.
     """
     check_range(start, end)
-    partitions = dated_range(table.date_formatters(), start, end)
+    partitions = dated_range(table.definition.date_formatters(), start, end)
     if partitions is None:
         partitions = _present(table, start, end, context)
     if not partitions:
@@ -65,7 +65,7 @@ def plan(
     history = context.services.ledger.runs(table.id, limit=_HISTORY)
     mark = _mark(table, start, end)
     wave_id, finished = find_interrupted(history, mark, partitions)
-    vector = dict(finished[0].sources) if finished else _newest(table, context)
+    vector = dict(finished[0].sources) if finished else _newest(table.definition, context)
     refreshed = [spec for run in finished for spec in run.partitions]
     requests = [
         RefreshRequest(
@@ -139,13 +139,13 @@ def _number(requests: Sequence[RefreshRequest], context: Context) -> tuple[Refre
 
 def _mark(table: MaterializedTable, start: PartitionSpec, end: PartitionSpec) -> str:
     """Return the wave id prefix of all attempts at a backfill of one definition."""
-    facts = (table.id, table.definition_version, dict(start), dict(end))
+    facts = (table.id, table.definition.version, dict(start), dict(end))
     text = msgspec.json.encode(facts, order="deterministic")
     return f"backfill-{hashlib.sha256(text).hexdigest()[:10]}"
 
 
-def _newest(table: MaterializedTable, context: Context) -> Mapping[str, int]:
-    versioned = [source for source in table.sources if source.kind is SourceKind.VERSIONED]
+def _newest(definition: Definition, context: Context) -> Mapping[str, int]:
+    versioned = [source for source in definition.sources if source.kind is SourceKind.VERSIONED]
     return context.services.waves.versions(versioned)
 
 
@@ -166,12 +166,12 @@ def _present(
 def present_sql(table: MaterializedTable, start: PartitionSpec, end: PartitionSpec) -> str:
     """Return the query for the partitions of a range, with values as literals."""
     keys = ", ".join(quote_identifier(key) for key in start)
-    columns = ", ".join(quote_identifier(column) for column in table.schema.names())
+    columns = ", ".join(quote_identifier(column) for column in table.definition.schema.names())
     first, last = (", ".join(quote_literal(spec[key]) for key in start) for spec in (start, end))
     inside = f"struct({keys}) BETWEEN struct({first}) AND struct({last})"
     return (
         f"SELECT DISTINCT {keys} FROM ("
-        f"SELECT {keys} FROM (\n{table.expanded_query}\n) AS query({columns}) "
+        f"SELECT {keys} FROM (\n{table.definition.expanded_query}\n) AS query({columns}) "
         f"UNION ALL SELECT {keys} FROM {table.storage.quoted()}"
         f") WHERE {inside} ORDER BY {keys} LIMIT {LONGEST + 1}"
     )

@@ -15,7 +15,7 @@ from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.privileges import TableObject
 from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.model.states import RefreshStatus
-from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.table import Definition, Leaving, MaterializedTable
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.model.versions import is_streaming
 from tidegate_server.core.sql.statements import AlterConvertToTable, CreateMaterializedTable
@@ -72,26 +72,27 @@ def taken_over(
             hint="Create the table under another name, with BACKFILL FROM the plain one.",
         )
     table = _fit_schema(define(statement, text, context), plain.found)
-    if is_streaming(table.sources):
+    definition = table.definition
+    if is_streaming(definition.sources):
         raise error(
             Code.MT_STREAM_UNSUPPORTED,
             what="Taking over a plain table",
             table=table.name,
             hint="Create the table under another name; a view can show the rows of both.",
         )
-    if table.derived:
+    if definition.derived:
         raise error(
             Code.NOT_SUPPORTED,
             what="Taking over a plain table with computed or METADATA VIRTUAL columns",
             hint="Take it over without them, then ALTER MATERIALIZED TABLE ... ADD.",
         )
-    if table.holding:
+    if definition.holding:
         raise error(
             Code.NOT_SUPPORTED,
             what="Taking over a plain table with ON VIOLATION QUARANTINE",
             hint="Take it over without it, then CREATE OR ALTER it with the expectation.",
         )
-    return replace(table, refresh_status=RefreshStatus.ACTIVATED)
+    return replace(table, state=replace(table.state, status=RefreshStatus.ACTIVATED))
 
 
 def take_over(
@@ -145,41 +146,43 @@ def _fit_schema(table: MaterializedTable, found: Inspected) -> MaterializedTable
     :raises ServerError: MT_PERSISTED_COLUMN_NOT_IN_QUERY, MT_INCOMPATIBLE_TYPE,
         MT_EVOLUTION_PARTITIONING.
     """
-    wanted = [key.lower() for key in table.partition_keys]
+    definition = table.definition
+    wanted = [key.lower() for key in definition.partition_keys]
     if wanted != [key.lower() for key in found.partition_keys]:
         raise error(
             Code.MT_EVOLUTION_PARTITIONING,
             table=table.name,
             old=", ".join(found.partition_keys) or "nothing",
-            new=", ".join(table.partition_keys) or "nothing",
+            new=", ".join(definition.partition_keys) or "nothing",
         )
     columns = [
-        _match_column(table, column, position)
+        _match_column(definition, column, position)
         for position, column in enumerate(found.schema, start=1)
     ]
     added = [
         replace(column, nullable=True)
-        for column in table.schema
+        for column in definition.schema
         if found.schema.find(column.name) is None
     ]
     schema = Schema((*columns, *added))
-    query = table.expanded_query
-    if schema.names() == table.schema.names():
-        query = casting(table.schema, schema, query)
+    query = definition.expanded_query
+    if schema.names() == definition.schema.names():
+        query = casting(definition.schema, schema, query)
     else:
-        query = selecting(table.schema, schema, query)
-    return replace(table, schema=schema, expanded_query=query, location=found.location)
+        query = selecting(definition.schema, schema, query)
+    definition = replace(definition, schema=schema, expanded_query=query)
+    return replace(table, definition=definition, location=found.location)
 
 
-def _match_column(table: MaterializedTable, column: Column, position: int) -> Column:
-    produced = table.schema.find(column.name)
+def _match_column(definition: Definition, column: Column, position: int) -> Column:
+    produced = definition.schema.find(column.name)
     if produced is None:
         raise error(
             Code.MT_PERSISTED_COLUMN_NOT_IN_QUERY,
             statement="CREATE OR ALTER MATERIALIZED TABLE",
             kind="physical",
             name=column.name,
-            available=", ".join(table.schema.names()),
+            available=", ".join(definition.schema.names()),
         )
     if not castable(produced.type, column.type) or (produced.nullable and not column.nullable):
         raise error(
@@ -196,8 +199,8 @@ def _adoption(table: MaterializedTable, found: Inspected) -> EvolveTable:
     return EvolveTable(
         name=table.name,
         table_id=table.id,
-        schema=table.schema,
-        comment=table.comment,
+        schema=table.definition.schema,
+        comment=table.definition.comment,
         properties={_CHANGE_FEED: "true", **definition_properties(table)},
         adopts=found.materialized_id or "",
     )
@@ -222,7 +225,7 @@ def convert_to_table(statement: AlterConvertToTable, context: Context) -> Result
         with columns evaluated on read or quarantined rows, MT_NO_SCHEDULER.
     """
     table = alterable(statement.name, context)
-    need_scheduler("CONVERT TO TABLE", table.refresh_mode, context)
+    need_scheduler("CONVERT TO TABLE", table.definition.refresh_mode, context)
     refuse_view(table, "CONVERT TO TABLE")
     refuse_held(table)
     consumers = context.services.catalog.consumers(table.name)
@@ -237,7 +240,7 @@ def convert_to_table(statement: AlterConvertToTable, context: Context) -> Result
 
 def refuse_held(table: MaterializedTable) -> None:
     """Raise MT_STATE if a version is held, as it could never be published."""
-    if table.held is not None:
+    if table.state.held is not None:
         raise error(
             Code.MT_STATE,
             table=table.name,
@@ -259,8 +262,8 @@ def _release(
     The definition is marked as leaving meanwhile, so that recovery finds the storage.
     """
     services = context.services
-    compensate(undo, lambda: services.catalog.replace(replace(table, leaving=False)))
-    services.catalog.replace(replace(table, leaving=True))
+    compensate(undo, lambda: services.catalog.replace(replace(table, pending=None)))
+    services.catalog.replace(replace(table, pending=Leaving()))
     withdraw_workflow(table, context, undo)
     compensate(undo, lambda: services.engine.call(taken_back(table)))
     pause_at(Point.BEFORE_RELEASE)
@@ -279,8 +282,8 @@ def _plain(table: MaterializedTable) -> EvolveTable:
     return EvolveTable(
         name=table.storage,
         table_id=table.id,
-        schema=table.schema,
-        comment=table.comment,
+        schema=table.definition.schema,
+        comment=table.definition.comment,
         properties=dict.fromkeys(definition_properties(table)),
         adopts="",
     )
@@ -291,9 +294,9 @@ def _reading_plain(reader: MaterializedTable, table: MaterializedTable) -> Mater
         replace(source, materialized_table=False)
         if source.name.folded() == table.name.folded()
         else source
-        for source in reader.sources
+        for source in reader.definition.sources
     )
-    return replace(reader, sources=sources)
+    return replace(reader, definition=replace(reader.definition, sources=sources))
 
 
 def _enter(table: MaterializedTable, context: Context) -> None:

@@ -80,9 +80,10 @@ def explain_create(
         table = convert.taken_over(statement, plain, text, context)
     else:
         table = define(statement, text, context)
-    if is_streaming(table.sources):
+    if is_streaming(table.definition.sources):
         return RowsResult(text_schema("plan"), [(_ingest_text(table),)])
-    planned = run(" ".join(filter(None, ("EXPLAIN", detail, table.expanded_query))), context)
+    query = table.definition.expanded_query
+    planned = run(" ".join(filter(None, ("EXPLAIN", detail, query))), context)
     checks = check_rows(table)
     return _with_checks(planned, checks) if checks else planned
 
@@ -91,7 +92,7 @@ def _ingest_text(table: MaterializedTable) -> str:
     """Return the EXPLAIN text for a stream query, which Spark plans batch by batch."""
     told = [f"{row.reason_code}: {row.reason_text}" for row in check_rows(table)]
     checks = ["== Checks of a Refresh ==", *told] if told else []
-    return "\n".join(["== Ingest ==", table.expanded_query, *checks])
+    return "\n".join(["== Ingest ==", table.definition.expanded_query, *checks])
 
 
 def _with_checks(planned: Result, checks: Sequence[PlanRow]) -> Result:
@@ -129,9 +130,9 @@ def _build(table: MaterializedTable, context: Context, undo: ExitStack) -> None:
     with alone([table], context):
         stored = replace(current(table, context), location=location)
         services.catalog.replace(stored)
-    if stored.backfilled_from is not None:
-        _backfill(stored, stored.backfilled_from, context)
-    if loads_at_once(stored, context):
+    if (source := stored.definition.backfilled_from) is not None:
+        _backfill(stored, source, context)
+    if loads_at_once(stored.definition, context):
         _load(stored, context)
     register(stored, context, undo)
     start, end = RefreshStatus.INITIALIZING, RefreshStatus.ACTIVATED
@@ -158,7 +159,7 @@ def _load(table: MaterializedTable, context: Context) -> None:
         table_id=table.id,
         trigger=Trigger.INITIAL,
         requested_by=context.session.user,
-        task=Recompute(partitions=first_partitions(table, services.clock.now(), zone)),
+        task=Recompute(partitions=first_partitions(table.definition, services.clock.now(), zone)),
         refresh_id=context.operation_id,
     )
     raise_failure(services.run_refresh(request))

@@ -8,7 +8,12 @@ from collections.abc import Iterable
 from tidegate_server.core.model.clauses import Distribution
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 from tidegate_server.core.model.result import Result, RowsResult
-from tidegate_server.core.model.table import DerivedColumn, MaterializedTable, RefreshMode
+from tidegate_server.core.model.table import (
+    Definition,
+    DerivedColumn,
+    MaterializedTable,
+    RefreshMode,
+)
 from tidegate_server.core.model.types import Column, text_schema
 from tidegate_server.core.sql.query import spark_statement
 from tidegate_server.core.sql.render import render_distribution, render_start_mode, render_trigger
@@ -29,14 +34,15 @@ def describe(statement: DescribeTable, text: str, context: Context) -> Result:
     table = resolve.find(statement.name, context)
     if table is None:
         return execute(spark_statement(text), context)
+    definition = table.definition
     if statement.as_json:
         return RowsResult(text_schema("json_metadata"), [(_as_json(table, context),)])
     if (context.setting(DESCRIBE_KEY) or "").strip().lower() == "flink":
-        return RowsResult(_FLINK, [_flink_row(column, table) for column in table.visible])
-    rows: list[tuple[str | None, ...]] = [(c.name, c.type, c.comment) for c in table.visible]
-    if table.partition_keys:
+        return RowsResult(_FLINK, [_flink_row(column, definition) for column in definition.visible])
+    rows: list[tuple[str | None, ...]] = [(c.name, c.type, c.comment) for c in definition.visible]
+    if definition.partition_keys:
         rows += [("# Partition Information", "", ""), ("# col_name", "data_type", "comment")]
-        found = [table.schema.find(key) for key in table.partition_keys]
+        found = [definition.schema.find(key) for key in definition.partition_keys]
         rows += [(c.name, c.type, c.comment) for c in found if c is not None]
     if statement.extended:
         rows += [("", "", ""), ("# Materialized Table Information", "", "")]
@@ -50,6 +56,8 @@ def facts(table: MaterializedTable, context: Context) -> dict[str, str | None]:
 
 
 def _declaration(table: MaterializedTable) -> dict[str, str | None]:
+    definition = table.definition
+    key, mode, source = definition.primary_key, definition.start_mode, definition.backfilled_from
     return {
         "catalog": table.name.catalog,
         "schema": table.name.schema,
@@ -57,46 +65,47 @@ def _declaration(table: MaterializedTable) -> dict[str, str | None]:
         "owner": table.owner,
         "created_at": lag.moment(table.created_at),
         "location": table.location,
-        "comment": table.comment,
-        "primary_key": ", ".join(table.primary_key.columns) if table.primary_key else None,
-        "partition_keys": ", ".join(table.partition_keys) or None,
-        "options": json.dumps(dict(sorted(table.options.items()))),
-        "derived_columns": _as_list(extras(c, table) for c in table.derived),
-        "watermark": _watermark(table),
-        "distribution": _distribution(table.distribution),
-        "start_mode": render_start_mode(table.start_mode) if table.start_mode else None,
+        "comment": definition.comment,
+        "primary_key": ", ".join(key.columns) if key else None,
+        "partition_keys": ", ".join(definition.partition_keys) or None,
+        "options": json.dumps(dict(sorted(definition.options.items()))),
+        "derived_columns": _as_list(extras(c, definition) for c in definition.derived),
+        "watermark": _watermark(definition),
+        "distribution": _distribution(definition.distribution),
+        "start_mode": render_start_mode(mode) if mode else None,
         "expectations": _as_list(
             f"{e.name} EXPECT ({e.condition}) ON VIOLATION {e.violation.value}"
-            for e in table.expectations
+            for e in definition.expectations
         ),
         "assertions": _as_list(
             f"{a.name} ASSERT ({a.condition}) ON VIOLATION {a.violation.value}"
-            for a in table.assertions
+            for a in definition.assertions
         ),
         "quarantine": str(table.quarantine) if table.quarantine else None,
-        "immutable": table.immutable,
-        "backfilled_from": str(table.backfilled_from) if table.backfilled_from else None,
+        "immutable": definition.immutable,
+        "backfilled_from": str(source) if source else None,
     }
 
 
 def _refresh_facts(table: MaterializedTable, context: Context) -> dict[str, str | None]:
+    definition = table.definition
     services = context.services
     workflow = services.scheduler.workflow(table.id)
     success = services.ledger.last_success(table.id)
     report = lag.present_at(table, services.ledger, services.clock.now())
-    continuous = table.refresh_mode is RefreshMode.CONTINUOUS
-    handler = "embedded" if table.watched else services.config.scheduler_type
+    continuous = definition.refresh_mode is RefreshMode.CONTINUOUS
+    handler = "embedded" if definition.watched else services.config.scheduler_type
     return {
-        "logical_refresh_mode": table.logical_refresh_mode.value,
-        "refresh_mode": table.refresh_mode.value,
-        "refresh_status": table.refresh_status.value,
-        "status_reason": table.status_reason,
+        "logical_refresh_mode": definition.logical_refresh_mode.value,
+        "refresh_mode": definition.refresh_mode.value,
+        "refresh_status": table.state.status.value,
+        "status_reason": table.state.status_reason,
         "held_version": lag.held_since(table),
         "refresh_handler": f"{handler}:{table.id}" if workflow else None,
         "execution_target": table.execution_target,
-        "freshness": lag.freshness(table),
-        "refresh_trigger": None if continuous else render_trigger(table.on_update),
-        "execute_as": table.execute_as or table.owner,
+        "freshness": lag.freshness(definition),
+        "refresh_trigger": None if continuous else render_trigger(definition.on_update),
+        "execute_as": definition.execute_as or table.owner,
         "cron": workflow.cron if workflow else None,
         "timezone": workflow.timezone if workflow and workflow.cron else None,
         "next_refresh": _next(workflow),
@@ -105,19 +114,19 @@ def _refresh_facts(table: MaterializedTable, context: Context) -> dict[str, str 
         "actual_lag": lag.lag(report),
         "lag_cause": report.cause.value if report.cause else None,
         "continuous_strategy": lag.strategy(success) if continuous else None,
-        "definition_version": str(table.definition_version),
-        "original_query": table.original_query,
-        "expanded_query": table.expanded_query,
+        "definition_version": str(definition.version),
+        "original_query": definition.original_query,
+        "expanded_query": definition.expanded_query,
     }
 
 
-def extras(column: Column | DerivedColumn, table: MaterializedTable) -> str | None:
+def extras(column: Column | DerivedColumn, definition: Definition) -> str | None:
     """Return a derived or metadata column's definition; None for the query's own."""
     if isinstance(column, DerivedColumn):
         if column.expression is not None:
             return f"{quote_identifier(column.name)} AS {column.expression}"
         return f"{quote_identifier(column.name)} METADATA{_from(column.metadata_key)} VIRTUAL"
-    key = table.persisted_metadata.get(column.name)
+    key = definition.persisted_metadata.get(column.name)
     return None if key is None else f"{quote_identifier(column.name)} METADATA{_from(key)}"
 
 
@@ -125,10 +134,10 @@ def _from(key: str | None) -> str:
     return "" if key is None else f" FROM {quote_literal(key)}"
 
 
-def _flink_row(column: Column | DerivedColumn, table: MaterializedTable) -> tuple[str | None, ...]:
-    key = table.primary_key
-    extra = extras(column, table)
-    watermark = table.watermark
+def _flink_row(column: Column | DerivedColumn, definition: Definition) -> tuple[str | None, ...]:
+    key = definition.primary_key
+    extra = extras(column, definition)
+    watermark = definition.watermark
     marked = watermark is not None and watermark.column.lower() == column.name.lower()
     return (
         column.name,
@@ -149,15 +158,14 @@ def _as_json(table: MaterializedTable, context: Context) -> str:
             "comment": c.comment,
             "stored": isinstance(c, Column),
         }
-        for c in table.visible
+        for c in table.definition.visible
     ]
     return json.dumps({"columns": columns, **facts(table, context)})
 
 
-def _watermark(table: MaterializedTable) -> str | None:
-    if table.watermark is None:
-        return None
-    return f"{quote_identifier(table.watermark.column)} AS {table.watermark.expression}"
+def _watermark(definition: Definition) -> str | None:
+    found = definition.watermark
+    return None if found is None else f"{quote_identifier(found.column)} AS {found.expression}"
 
 
 def _distribution(distribution: Distribution | None) -> str | None:

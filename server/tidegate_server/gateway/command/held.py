@@ -25,7 +25,8 @@ def publish(statement: AlterPublishHeld, context: Context) -> Result:
     :raises ServerError: MT_NOTHING_HELD, or the failed run's error.
     """
     table = resolve.materialized_table(statement.name, context)
-    if table.held is None:
+    held = table.state.held
+    if held is None:
         raise nothing_held(table)
     request = RefreshRequest(
         table_id=table.id,
@@ -35,8 +36,8 @@ def publish(statement: AlterPublishHeld, context: Context) -> Result:
         task=Publish(),
     )
     raise_failure(context.services.run_refresh(request))
-    log.info("Published the held version of %s, made by %s", table.name, table.held.refresh_id)
-    context.note(f"{table.name} serves what refresh {table.held.refresh_id} made.")
+    log.info("Published the held version of %s, made by %s", table.name, held.refresh_id)
+    context.note(f"{table.name} serves what refresh {held.refresh_id} made.")
     return nothing()
 
 
@@ -48,14 +49,15 @@ def discard(statement: AlterDiscardHeld, context: Context) -> Result:
     :raises ServerError: MT_NOTHING_HELD, or MT_STATE if a refresh of the table does not end.
     """
     table = resolve.materialized_table(statement.name, context)
-    if table.held is None:
+    if table.state.held is None:
         raise nothing_held(table)
     with at_rest([table], context):
         table = current(table, context)
-        if table.held is None:
+        held = table.state.held
+        if held is None:
             raise nothing_held(table)
         context.services.engine.call(DiscardHeld(name=table.storage, table_id=table.id))
         context.services.catalog.hold(table.id, None)
-    log.info("Discarded the held version of %s, made by %s", table.name, table.held.refresh_id)
-    context.note(f"What refresh {table.held.refresh_id} of {table.name} made is thrown away.")
+    log.info("Discarded the held version of %s, made by %s", table.name, held.refresh_id)
+    context.note(f"What refresh {held.refresh_id} of {table.name} made is thrown away.")
     return nothing()

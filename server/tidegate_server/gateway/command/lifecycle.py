@@ -14,7 +14,7 @@ from tidegate_server.core.messages.requests import DropTable, InspectTable
 from tidegate_server.core.model.privileges import TableObject
 from tidegate_server.core.model.result import Result, RowsResult, nothing
 from tidegate_server.core.model.states import RefreshStatus
-from tidegate_server.core.model.table import MaterializedTable, RefreshMode
+from tidegate_server.core.model.table import Dropping, MaterializedTable, RefreshMode
 from tidegate_server.core.model.types import text_schema
 from tidegate_server.core.refresh.waves import descendants
 from tidegate_server.core.sql.statements import (
@@ -59,9 +59,9 @@ def suspend_table(table: MaterializedTable, context: Context) -> None:
     """Suspend one table or nothing; raises like :func:`suspend`."""
     with alone([table], context):
         table = current(table, context)
-        if table.refresh_status is not _ACTIVATED:
+        if table.state.status is not _ACTIVATED:
             raise wrong_state(table, "SUSPEND", "ACTIVATED")
-        need_scheduler("SUSPEND", table.refresh_mode, context)
+        need_scheduler("SUSPEND", table.definition.refresh_mode, context)
         if not context.services.catalog.move(table.id, _ACTIVATED, _SUSPENDED):
             raise wrong_state(current(table, context), "SUSPEND", "ACTIVATED")
         try:
@@ -102,14 +102,14 @@ def resume_table(table: MaterializedTable, options: Mapping[str, str], context: 
     """Resume one table or nothing; raises like :func:`resume`."""
     with alone([table], context), ExitStack() as undo:
         table = current(table, context)
-        if table.refresh_status is RefreshStatus.INITIALIZING or is_kept_fresh(table, context):
+        if table.state.status is RefreshStatus.INITIALIZING or is_kept_fresh(table, context):
             raise wrong_state(table, "RESUME", "SUSPENDED")
         refuse_half_done(table, "RESUME")
-        need_scheduler("RESUME", table.refresh_mode, context)
-        resumed = replace(table, resume_options=dict(options))
+        need_scheduler("RESUME", table.definition.refresh_mode, context)
+        resumed = replace(table, state=replace(table.state, resume_options=dict(options)))
         context.services.catalog.replace(resumed)
         undo.callback(context.services.catalog.replace, table)
-        if table.refresh_status is not _ACTIVATED:
+        if table.state.status is not _ACTIVATED:
             if not context.services.catalog.move(table.id, _SUSPENDED, _ACTIVATED):
                 raise wrong_state(current(table, context), "RESUME", "SUSPENDED")
             undo.callback(
@@ -117,7 +117,7 @@ def resume_table(table: MaterializedTable, options: Mapping[str, str], context: 
                 table.id,
                 _ACTIVATED,
                 _SUSPENDED,
-                table.status_reason,
+                table.state.status_reason,
             )
         _set_pipeline(table, context, active=True)
         undo.pop_all()
@@ -127,7 +127,7 @@ def resume_table(table: MaterializedTable, options: Mapping[str, str], context: 
 def is_kept_fresh(table: MaterializedTable, context: Context) -> bool:
     """Return whether a table is ACTIVATED with a pipeline."""
     alive = context.services.scheduler.workflow(table.id) is not None
-    return table.refresh_status is _ACTIVATED and alive
+    return table.state.status is _ACTIVATED and alive
 
 
 def drop(statement: DropMaterializedTable, context: Context) -> Result:
@@ -154,24 +154,25 @@ def drop(statement: DropMaterializedTable, context: Context) -> Result:
 
 def _drop(table: MaterializedTable, context: Context) -> bool:
     """Drop a table; False if another statement renamed or dropped it meanwhile."""
-    if table.refresh_status is RefreshStatus.INITIALIZING:
+    if table.state.status is RefreshStatus.INITIALIZING:
         raise wrong_state(table, "DROP", "ACTIVATED or SUSPENDED")
-    need_scheduler("DROP", table.refresh_mode, context)
+    need_scheduler("DROP", table.definition.refresh_mode, context)
     end_runs(table, context)
     with at_rest([table], context), alone([table], context):
         now = context.services.catalog.find(table.name)
         if now is None or now.id != table.id:
             return False
-        if not now.dropping:
-            refuse_half_done(now, "DROP")
-        _remove(replace(now, dropping=False), context)
+        if isinstance(now.pending, Dropping):
+            now = replace(now, pending=None)  # repeating a crashed DROP completes it
+        refuse_half_done(now, "DROP")
+        _remove(now, context)
     return True
 
 
 def wrong_state(table: MaterializedTable, action: str, expected: str) -> ServerError:
     """Return the error for a status that does not allow an action."""
-    found = table.refresh_status.value
-    if table.refresh_mode is RefreshMode.CONTINUOUS:
+    found = table.state.status.value
+    if table.definition.refresh_mode is RefreshMode.CONTINUOUS:
         found = f"{found} with continuous pipeline {table.id}"
     return error(Code.MT_STATE, table=table.name, found=found, action=action, expected=expected)
 
@@ -203,7 +204,7 @@ def _remove(table: MaterializedTable, context: Context) -> None:
     services = context.services
     with ExitStack() as undo:
         compensate(undo, lambda: services.catalog.replace(table))
-        services.catalog.replace(replace(table, dropping=True))
+        services.catalog.replace(replace(table, pending=Dropping()))
         withdraw_workflow(table, context, undo)
         for view in views(table):
             compensate(undo, partial(services.engine.call, view))
@@ -247,11 +248,11 @@ def suspend_cascade(statement: AlterSuspend, context: Context) -> Result:
     :raises ServerError: MT_STATE if all are suspended already, or one is INITIALIZING.
     """
     chain = _chain(statement.name, "SUSPEND", "ACTIVATED", context)
-    waiting = [table for table in chain if table.refresh_status is RefreshStatus.ACTIVATED]
+    waiting = [table for table in chain if table.state.status is RefreshStatus.ACTIVATED]
     if not waiting:
         raise wrong_state(chain[0], "SUSPEND", "ACTIVATED")
     for table in waiting:
-        need_scheduler("SUSPEND", table.refresh_mode, context)
+        need_scheduler("SUSPEND", table.definition.refresh_mode, context)
     _each(waiting, lambda table: suspend_table(table, context), context)
     return _summary(chain, waiting, ("SUSPENDED", "ALREADY_SUSPENDED"), context)
 
@@ -270,7 +271,7 @@ def resume_cascade(statement: AlterResume, context: Context) -> Result:
     if not waiting:
         raise wrong_state(chain[0], "RESUME", "SUSPENDED")
     for table in waiting:
-        need_scheduler("RESUME", table.refresh_mode, context)
+        need_scheduler("RESUME", table.definition.refresh_mode, context)
     _each(waiting, lambda t: resume_table(t, statement.options, context), context)
     return _summary(chain, waiting, ("RESUMED", "ALREADY_ACTIVATED"), context)
 
@@ -280,7 +281,7 @@ def _chain(name: Name, action: str, expected: str, context: Context) -> list[Mat
     table = resolve.materialized_table(name, context)
     chain = [table, *descendants(table, context.services.catalog.consumers)]
     for entry in chain:
-        if entry.refresh_status is RefreshStatus.INITIALIZING:
+        if entry.state.status is RefreshStatus.INITIALIZING:
             raise wrong_state(entry, action, expected)
     return chain
 
@@ -310,10 +311,11 @@ def _back(table: MaterializedTable, workflow: Workflow | None, context: Context)
     catalog = context.services.catalog
     with alone([table], context):
         now = current(table, context)
-        if now.resume_options != table.resume_options:
-            catalog.replace(replace(now, resume_options=table.resume_options))
-        if now.refresh_status is not table.refresh_status:
-            catalog.move(table.id, now.refresh_status, table.refresh_status, table.status_reason)
+        state, old = now.state, table.state
+        if state.resume_options != old.resume_options:
+            catalog.replace(replace(now, state=replace(state, resume_options=old.resume_options)))
+        if state.status is not old.status:
+            catalog.move(table.id, state.status, old.status, old.status_reason)
         _workflow_back(current(table, context), workflow, context)
 
 

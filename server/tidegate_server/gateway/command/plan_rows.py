@@ -89,20 +89,21 @@ def plan_rows(table: str, plan: RefreshPlan) -> list[PlanRow]:
 
 def check_rows(table: MaterializedTable) -> list[PlanRow]:
     """Return a row per check before a commit, and one for the immutable region."""
+    definition = table.definition
     checks = [
         ("EXPECTATION", f"{each.name} EXPECT ({each.condition})", each.violation)
-        for each in table.expectations
+        for each in definition.expectations
     ]
     if key := table.enforced_key:
         columns = ", ".join(map(quote_identifier, key.columns))
         checks.append(("PRIMARY_KEY", f"{key.name} PRIMARY KEY ({columns})", key.violation))
     checks += [
         ("ASSERTION", f"{each.name} ASSERT ({each.condition})", each.violation)
-        for each in table.assertions
+        for each in definition.assertions
     ]
     told = [(kind, f"{text} ON VIOLATION {violation.value}") for kind, text, violation in checks]
-    if table.immutable is not None:
-        told.append(("IMMUTABLE", f"IMMUTABLE WHERE ({table.immutable})"))
+    if definition.immutable is not None:
+        told.append(("IMMUTABLE", f"IMMUTABLE WHERE ({definition.immutable})"))
     return [
         PlanRow(table=str(table.name), decision=CHECK, reason_code=kind, reason_text=text)
         for kind, text in told
@@ -111,9 +112,9 @@ def check_rows(table: MaterializedTable) -> list[PlanRow]:
 
 def held_rows(table: MaterializedTable) -> list[PlanRow]:
     """Return a row for the held version, if there is one."""
-    if table.held is None:
+    if table.state.held is None:
         return []
-    text = f"{table.held.reason} What this refresh makes takes its place."
+    text = f"{table.state.held.reason} What this refresh makes takes its place."
     return [
         PlanRow(
             table=str(table.name), decision=HELD, reason_code=Reason.VERSION_HELD, reason_text=text

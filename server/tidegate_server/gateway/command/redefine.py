@@ -12,7 +12,7 @@ from tidegate_server.core.messages.requests import Analyze, ExplainRefresh
 from tidegate_server.core.model.result import Result, RowsResult, nothing
 from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.model.states import RefreshStatus
-from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.table import Definition, Dropping, MaterializedTable, Swapping
 from tidegate_server.core.model.types import Schema, text_schema
 from tidegate_server.core.refresh.request import RefreshRequest
 from tidegate_server.core.sql.statements import AlterAsQuery, CreateMaterializedTable, Name
@@ -75,7 +75,7 @@ def settle_pipeline(name: Name, context: Context) -> MaterializedTable:
     :raises ServerError: MT_NOT_FOUND, MT_WRONG_KIND, MT_STATE while it is INITIALIZING.
     """
     table = ready(resolve.materialized_table(name, context))
-    if not (table.swapping or table.dropping):
+    if not isinstance(table.pending, Swapping | Dropping):
         return table
     with alone([table], context):
         return ready(resolve.materialized_table(name, context))
@@ -129,11 +129,13 @@ def _note_sources(found: Evolution, context: Context) -> None:
 
     The definition is the same: no version, no restart. The next refresh reads the new tables.
     """
-    sources = found.after.sources
-    if [s.table_id for s in found.before.sources] == [s.table_id for s in sources]:
+    sources = found.after.definition.sources
+    if [s.table_id for s in found.before.definition.sources] == [s.table_id for s in sources]:
         return
     with changing([found.before], context) as [before], ExitStack() as undo:
-        after = replace(before, sources=sources, lineage=found.after.lineage)
+        lineage = found.after.definition.lineage
+        definition = replace(before.definition, sources=sources, lineage=lineage)
+        after = replace(before, definition=definition)
         write_definition(before, after, context, undo)
         compensate(undo, lambda: context.services.catalog.replace(before))
         context.services.catalog.replace(after)
@@ -142,7 +144,7 @@ def _note_sources(found: Evolution, context: Context) -> None:
 
 def ready(table: MaterializedTable) -> MaterializedTable:
     """Return the table; raises MT_STATE if it is INITIALIZING."""
-    if table.refresh_status is RefreshStatus.INITIALIZING:
+    if table.state.status is RefreshStatus.INITIALIZING:
         raise wrong_state(table, "ALTER", "ACTIVATED or SUSPENDED")
     return table
 
@@ -160,13 +162,14 @@ def _whole_evolution(
 
 def _query_evolution(statement: AlterAsQuery, text: str, context: Context) -> Evolution:
     table = alterable(statement.name, context)
+    definition = table.definition
     analysis = analyze(statement.query, text, table.name, context)
-    refuse_unstable(table.name, table.logical_refresh_mode, analysis)
-    setting = layered_setting(table.options, context.setting)
-    check_versions(analysis.sources, setting, watched=table.watched)
-    schema, expanded = _fit_schema(table, analysis, context)
+    refuse_unstable(table.name, definition.logical_refresh_mode, analysis)
+    setting = layered_setting(definition.options, context.setting)
+    check_versions(analysis.sources, setting, watched=definition.watched)
+    schema, expanded = _fit_schema(definition, analysis, context)
     wanted = replace(
-        table,
+        definition,
         schema=schema,
         original_query=statement.query,
         expanded_query=expanded,
@@ -174,26 +177,24 @@ def _query_evolution(statement: AlterAsQuery, text: str, context: Context) -> Ev
         lineage=analysis.lineage,
         settings=stored_settings(context),
     )
-    found = compare(table, wanted, context)
-    if table.derived and any(change.object.startswith("COLUMN ") for change in found.changes):
-        names = ", ".join(column.name for column in table.derived)
+    found = compare(table, replace(table, definition=wanted), context)
+    if definition.derived and any(change.object.startswith("COLUMN ") for change in found.changes):
+        names = ", ".join(column.name for column in definition.derived)
         raise error(Code.MT_EVOLUTION_NON_PERSISTED, table=table.name, names=names)
     return found
 
 
-def _fit_schema(
-    table: MaterializedTable, analysis: Analysis, context: Context
-) -> tuple[Schema, str]:
+def _fit_schema(definition: Definition, analysis: Analysis, context: Context) -> tuple[Schema, str]:
     """Return a new query and its columns, both cast to the declared types."""
-    if strict_names(layered_setting(table.options, context.setting)):
+    if strict_names(layered_setting(definition.options, context.setting)):
         refuse_repeated(analysis.schema.names())
     produced, query = distinct(analysis.schema, analysis.expanded_query)
-    old = table.schema.columns
+    old = definition.schema.columns
     columns = []
     for position, column in enumerate(produced):
         if position < len(old) and old[position].name.lower() == column.name.lower():
             column = replace(column, comment=old[position].comment)
-            if table.declared and castable(column.type, old[position].type):
+            if definition.declared and castable(column.type, old[position].type):
                 column = replace(column, type=old[position].type)
         columns.append(column)
     wanted = Schema(tuple(columns))
@@ -207,7 +208,7 @@ def compare(before: MaterializedTable, wanted: MaterializedTable, context: Conte
     The old query is analyzed again only if nullability seems to change.
     """
     loosened: set[str] = set()
-    if tightened_columns(before.schema, wanted.schema):
+    if tightened_columns(before.definition.schema, wanted.definition.schema):
         loosened = _never_null(before, context)
     return evolution(before, wanted, loosened)
 
@@ -216,20 +217,20 @@ def _never_null(table: MaterializedTable, context: Context) -> set[str]:
     """Return the columns that the current query never makes NULL. They may still be declared
     nullable, or appended to rows with NULL."""
     try:
-        answer = analyze_stored(table, context)
+        answer = analyze_stored(table.definition, context)
     except ServerError as problem:
         log.info("the query of %s cannot be analyzed any more: %s", table.name, problem)
         return set()
-    pairs = zip(table.schema, answer.schema, strict=False)
+    pairs = zip(table.definition.schema, answer.schema, strict=False)
     return {old.name.lower() for old, new in pairs if not new.nullable}
 
 
-def analyze_stored(table: MaterializedTable, context: Context) -> Analysis:
+def analyze_stored(definition: Definition, context: Context) -> Analysis:
     """Let the engine analyze a table's current query."""
     request = Analyze(
         session_id=ensure_session(context),
         operation_id=context.operation_id,
-        sql=table.expanded_query,
+        sql=definition.expanded_query,
     )
     return context.services.engine.call(request)
 

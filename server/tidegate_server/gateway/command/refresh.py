@@ -73,7 +73,7 @@ def refresh(statement: AlterRefresh, context: Context) -> Result:
         the failed run's error.
     """
     table = resolve.materialized_table(statement.name, context)
-    if table.refresh_status is RefreshStatus.INITIALIZING:
+    if table.state.status is RefreshStatus.INITIALIZING:
         raise error(
             Code.MT_STATE,
             table=table.name,
@@ -167,14 +167,15 @@ def partition_spec(written: PartitionSpec | None, table: MaterializedTable) -> P
 
 
 def _check_spec(written: PartitionSpec, table: MaterializedTable) -> PartitionSpec:
-    keys = {key.lower(): key for key in table.partition_keys}
+    definition = table.definition
+    keys = {key.lower(): key for key in definition.partition_keys}
     spec = {}
     for name, value in written.items():
         if name.lower() not in keys:
-            shown = ", ".join(table.partition_keys) or "none"
+            shown = ", ".join(definition.partition_keys) or "none"
             raise error(Code.MT_PARTITION_UNKNOWN, name=name, table=table.name, available=shown)
         key = keys[name.lower()]
-        column = table.schema.find(key)
+        column = definition.schema.find(key)
         if column is not None and not is_text(column.type):
             raise error(
                 Code.MT_PARTITION_TYPE, name=key, table=table.name, type=column.type.upper()
@@ -301,6 +302,7 @@ def _steps(
     context: Context,
     mark: str,
 ) -> list[Step]:
+    whole = statement.kind is RefreshKind.FULL
     return [
         Step(
             table=table,
@@ -311,7 +313,7 @@ def _steps(
                 task=Recompute(
                     partitions=replaced.get(table.id, ()),
                     # The stream may no longer have the rows it delivered.
-                    force=statement.kind is RefreshKind.FULL and not is_streaming(table.sources),
+                    force=whole and not is_streaming(table.definition.sources),
                 ),
                 policy=_policy(statement),
                 wave_id=context.operation_id,
@@ -324,7 +326,7 @@ def _steps(
 
 def _refreshable(tables: Sequence[MaterializedTable]) -> list[MaterializedTable]:
     """Leave out INITIALIZING tables, whose first refresh is already running."""
-    return [t for t in tables if t.refresh_status is not RefreshStatus.INITIALIZING]
+    return [t for t in tables if t.state.status is not RefreshStatus.INITIALIZING]
 
 
 def _policy(statement: AlterRefresh) -> RefreshPolicy | None:

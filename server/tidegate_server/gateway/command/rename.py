@@ -80,7 +80,7 @@ def _following(
     consumers = context.services.catalog.consumers(table.name)
     if not consumers:
         return []
-    queries = tuple(consumer.expanded_query for consumer in consumers)
+    queries = tuple(consumer.definition.expanded_query for consumer in consumers)
     request = RewriteNames(queries=queries, name=table.name, new_name=new_name)
     answer = context.services.engine.call(request)
     pairs = list(zip(consumers, answer.queries, strict=True))
@@ -96,12 +96,14 @@ def _following(
 def _reading(
     consumer: MaterializedTable, query: str, old: TableName, new: TableName
 ) -> MaterializedTable:
+    definition = consumer.definition
     sources = tuple(
         replace(source, name=new) if source.name.folded() == old.folded() else source
-        for source in consumer.sources
+        for source in definition.sources
     )
     lineage = tuple(
         replace(origin, source=new) if origin.source.folded() == old.folded() else origin
-        for origin in consumer.lineage
+        for origin in definition.lineage
     )
-    return replace(consumer, expanded_query=query, sources=sources, lineage=lineage)
+    definition = replace(definition, expanded_query=query, sources=sources, lineage=lineage)
+    return replace(consumer, definition=definition)

@@ -76,9 +76,9 @@ def _roll_back(statement: AlterRollback, text: str, context: Context) -> Result:
 def _table(statement: AlterRollback, context: Context) -> MaterializedTable:
     """Return the table, after completing or undoing a half-done ROLLBACK."""
     table = resolve.materialized_table(statement.name, context)
-    if table.refresh_status is RefreshStatus.INITIALIZING:
+    if table.state.status is RefreshStatus.INITIALIZING:
         raise lifecycle.wrong_state(table, "ROLLBACK", "ACTIVATED or SUSPENDED")
-    mark = table.rolling_back
+    mark = table.pending if isinstance(table.pending, RollingBack) else None
     run = None if mark is None else context.services.ledger.find(mark.refresh_id)
     ended = run is None or run.state not in (RunState.QUEUED, RunState.RUNNING)
     if mark is None or statement.what is not RolledBack.BOTH or not ended:
@@ -97,7 +97,7 @@ def _roll_back_data(table: MaterializedTable, version: int, context: Context) ->
     The table stays suspended, since its next refresh would undo the rollback. If the rollback
     fails, it is resumed.
     """
-    active = table.refresh_status is RefreshStatus.ACTIVATED
+    active = table.state.status is RefreshStatus.ACTIVATED
     if active:
         lifecycle.suspend_table(table, context)
     try:
@@ -105,7 +105,7 @@ def _roll_back_data(table: MaterializedTable, version: int, context: Context) ->
     except Exception:
         if active:
             # With the options of its last RESUME.
-            lifecycle.resume_table(table, table.resume_options, context)
+            lifecycle.resume_table(table, table.state.resume_options, context)
         raise
     return _report(table, version, context)
 
@@ -116,14 +116,15 @@ def _roll_back_both(found: Evolution, version: int, context: Context) -> Result:
     The table is marked meanwhile: after a crash, the next start restores the definition if the
     rows were restored, and otherwise removes the mark.
     """
-    active = found.before.refresh_status is RefreshStatus.ACTIVATED
+    active = found.before.state.status is RefreshStatus.ACTIVATED
     now, user = context.services.clock.now(), context.session.user
-    after = replace(found.after, defined_by=user, defined_at=now)
+    definition = replace(found.after.definition, defined_by=user, defined_at=now)
+    after = replace(found.after, definition=definition)
     mark = RollingBack(refresh_id=context.operation_id, active=active, to=after)
-    table = replace(found.before, rolling_back=mark)
+    table = replace(found.before, pending=mark)
     made: list[RefreshRun] = []
     with ExitStack() as undo:
-        compensate(undo, lambda: _take_back(table, mark, made, context))
+        compensate(undo, lambda: _take_back(found.before, mark, made, context))
         with changing([found.before], context):
             context.services.catalog.replace(table)
         if active:
@@ -143,7 +144,7 @@ def _take_back(
     It also stays while the fate of the rows is unknown: recovery decides.
     """
     services = context.services
-    if lifecycle.current(table, context).rolling_back != mark:
+    if lifecycle.current(table, context).pending != mark:
         return  # it was settled meanwhile
     for run in made:
         if run.from_version is None:
@@ -152,15 +153,15 @@ def _take_back(
     known = services.ledger.find(mark.refresh_id)
     if known is not None and known.state is RunState.RUNNING:
         return
-    services.catalog.replace(replace(table, rolling_back=None))
+    services.catalog.replace(table)
     _resume(table, mark, context)
 
 
 def _resume(table: MaterializedTable, mark: RollingBack, context: Context) -> None:
     """Resume a table suspended for its rollback, with the options of its last RESUME."""
-    suspended = lifecycle.current(table, context).refresh_status is RefreshStatus.SUSPENDED
+    suspended = lifecycle.current(table, context).state.status is RefreshStatus.SUSPENDED
     if mark.active and suspended:
-        lifecycle.resume_table(table, table.resume_options, context)
+        lifecycle.resume_table(table, table.state.resume_options, context)
 
 
 def _restore(
@@ -196,8 +197,9 @@ def roll_back_definition(statement: AlterRollbackDefinition, text: str, context:
     """
     earlier, found = _find_target(statement, text, context)
     carry_out(found, context)
-    log.info("Rolled the definition of %s back to version %d", found.before.name, _number(earlier))
-    context.note(_changed_definition(found, _number(earlier)))
+    version = earlier.definition.version
+    log.info("Rolled the definition of %s back to version %d", found.before.name, version)
+    context.note(_changed_definition(found, version))
     return nothing()
 
 
@@ -233,10 +235,10 @@ def _find_target(
 
 def _changed_definition(found: Evolution, version: int) -> str:
     """Describe the outcome."""
-    name, now = found.before.name, found.after.definition_version
+    name, now = found.before.name, found.after.definition.version
     if not found.changes:
         return f"{name} is what definition version {version} says already."
-    if now == found.before.definition_version:
+    if now == found.before.definition.version:
         return f"{name} is again what definition version {version} says; its content stays."
     return (
         f"{name} has definition version {now}, which is that of version {version}; its next "
@@ -246,9 +248,10 @@ def _changed_definition(found: Evolution, version: int) -> str:
 
 def _evolution(table: MaterializedTable, earlier: MaterializedTable, context: Context) -> Evolution:
     """Return the changes, by the rules of CREATE OR ALTER."""
+    old = earlier.definition
     creation = replace(
         creating(replace(earlier, name=table.name), or_alter=True),
-        refresh_mode=asked_mode(earlier.logical_refresh_mode),
+        refresh_mode=asked_mode(old.logical_refresh_mode),
     )
     try:
         wanted = define(creation, "", context, existing=table)
@@ -256,13 +259,11 @@ def _evolution(table: MaterializedTable, earlier: MaterializedTable, context: Co
         # Its position is in the earlier statement, not in the one that was sent.
         problem.line = problem.column = None
         raise
-    wanted = replace(wanted, original_query=earlier.original_query, declared=earlier.declared)
-    found = compare(table, wanted, context)
-    if found.after.definition_version == table.definition_version:
+    definition = replace(
+        wanted.definition, original_query=old.original_query, declared=old.declared
+    )
+    found = compare(table, replace(wanted, definition=definition), context)
+    if found.after.definition.version == table.definition.version:
         return found
-    after = replace(found.after, settings=earlier.settings, restored_from=_number(earlier))
-    return replace(found, after=after)
-
-
-def _number(definition: MaterializedTable) -> int:
-    return definition.definition_version
+    definition = replace(found.after.definition, settings=old.settings, restored_from=old.version)
+    return replace(found, after=replace(found.after, definition=definition))

@@ -11,8 +11,9 @@ from sqlglot.errors import TokenError
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.clauses import Distribution, Watermark
+from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.result import Result, nothing
-from tidegate_server.core.model.table import DerivedColumn, MaterializedTable
+from tidegate_server.core.model.table import Definition, DerivedColumn, MaterializedTable
 from tidegate_server.core.model.types import Column, plain_type
 from tidegate_server.core.sql.dialect import tokenize
 from tidegate_server.core.sql.statements import (
@@ -65,7 +66,8 @@ def add(statement: AlterAdd, text: str, context: Context) -> Result:
     """
     table = alterable(statement.name, context)
     check_types(_columns(statement.changes), text)
-    changed = reduce(_Change(_column_added, _refuse_second), statement.changes, table)
+    change = _Change(table.name, _column_added, _refuse_second)
+    changed = reduce(change, statement.changes, table.definition)
     return _put(table, changed, context)
 
 
@@ -76,7 +78,8 @@ def modify(statement: AlterModify, text: str, context: Context) -> Result:
     """
     table = alterable(statement.name, context)
     check_types(_columns(statement.changes), text)
-    changed = reduce(_Change(_column_modified, _need), statement.changes, table)
+    change = _Change(table.name, _column_modified, _need)
+    changed = reduce(change, statement.changes, table.definition)
     warn(metadata_notices(_columns(statement.changes)), context)
     return _put(table, changed, context)
 
@@ -89,45 +92,53 @@ def drop(statement: AlterDrop, context: Context) -> Result:
     """
     table = alterable(statement.name, context)
     if statement.columns:
-        return _put(table, drop_columns(table, statement.columns), context)
-    return _put(table, drop_part(table, statement), context)
+        changed = drop_columns(table.name, table.definition, statement.columns)
+    else:
+        changed = drop_part(table.name, table.definition, statement)
+    return _put(table, changed, context)
 
 
 def _columns(changes: Sequence[SchemaChange]) -> list[ColumnItem]:
     return [change.column for change in changes if isinstance(change, ColumnChange)]
 
 
-def _put(before: MaterializedTable, changed: MaterializedTable, context: Context) -> Result:
-    """Check the definition with Spark and apply it."""
-    if changed == before:
+def _put(before: MaterializedTable, changed: Definition, context: Context) -> Result:
+    """Check a definition with Spark and apply it."""
+    old = before.definition
+    if changed == old:
         return nothing()
-    check_enforced(changed)
+    check_enforced(before.name, changed)
     code = Code.MT_ALTER_SCHEMA_EXPRESSION
-    derived = with_types(changed.schema, changed.derived, context, code=code)
-    after = replace(
+    definition = replace(
         changed,
         declared=True,
-        derived=derived,
-        expanded_query=_query(before, changed),
+        derived=with_types(changed.schema, changed.derived, context, code=code),
+        expanded_query=_query(old, changed),
     )
-    after = replace(after, storage_table=storage_table(after))
-    if after.watermark != before.watermark:
-        check_watermark(after.watermark, after.visible, context, code=code)
-        warn(watermark_notices(after.watermark), context)
-    if _content(before) != _content(after):
+    if definition.watermark != old.watermark:
+        check_watermark(definition.watermark, definition.visible, context, code=code)
+        warn(watermark_notices(definition.watermark), context)
+    storage = storage_table(before.name, definition)
+    after = replace(before, definition=definition, storage_table=storage)
+    if _content(old) != _content(definition):
         return restart_with(before, after, context)
     apply_definition(before, after, context)
     return nothing()
 
 
-def _content(table: MaterializedTable) -> tuple[object, ...]:
+def _content(definition: Definition) -> tuple[object, ...]:
     """Return parts whose change restarts a CONTINUOUS pipeline."""
-    types = {column.name: column.type for column in table.schema}
-    parts = (table.primary_key, table.watermark, table.distribution, table.expectations)
-    return types, *parts, table.immutable
+    types = {column.name: column.type for column in definition.schema}
+    parts = (
+        definition.primary_key,
+        definition.watermark,
+        definition.distribution,
+        definition.expectations,
+    )
+    return types, *parts, definition.immutable
 
 
-def _query(before: MaterializedTable, changed: MaterializedTable) -> str:
+def _query(before: Definition, changed: Definition) -> str:
     """Return the query with the stored columns' order and types."""
     query = before.expanded_query
     if before.schema.names() == changed.schema.names():
@@ -139,25 +150,26 @@ def _query(before: MaterializedTable, changed: MaterializedTable) -> str:
 class _Change:
     """How a part is added or modified."""
 
-    column: Callable[[MaterializedTable, ColumnChange], MaterializedTable]
-    check: Callable[[MaterializedTable, str, object], None]
+    table: TableName
+    column: Callable[[TableName, Definition, ColumnChange], Definition]
+    check: Callable[[TableName, str, object], None]
     """Rejects a part that exists, or one that is missing."""
 
-    def __call__(self, table: MaterializedTable, change: SchemaChange) -> MaterializedTable:
+    def __call__(self, definition: Definition, change: SchemaChange) -> Definition:
         match change:
             case ColumnChange():
-                return self.column(table, change)
+                return self.column(self.table, definition, change)
             case PrimaryKeyClause():
-                self.check(table, "primary key", table.primary_key)
-                schema, key = with_primary_key(change, table.schema, table.schema)
-                return replace(table, schema=schema, primary_key=key)
+                self.check(self.table, "primary key", definition.primary_key)
+                schema, key = with_primary_key(change, definition.schema, definition.schema)
+                return replace(definition, schema=schema, primary_key=key)
             case Watermark():
-                self.check(table, "watermark", table.watermark)
-                return replace(table, watermark=change)
+                self.check(self.table, "watermark", definition.watermark)
+                return replace(definition, watermark=change)
             case Distribution():
-                self.check(table, "distribution", table.distribution)
-                check_distribution(change, table.schema)
-                return replace(table, distribution=change)
+                self.check(self.table, "distribution", definition.distribution)
+                check_distribution(change, definition.schema)
+                return replace(definition, distribution=change)
             case _:
                 assert_never(change)
 
@@ -165,44 +177,50 @@ class _Change:
 # ---- ADD -------------------------------------------------------------------------------------
 
 
-def _column_added(table: MaterializedTable, change: ColumnChange) -> MaterializedTable:
+def _column_added(table: TableName, definition: Definition, change: ColumnChange) -> Definition:
     item = change.column
-    _refuse_second(table, f"column {item.name}", find(table.visible, item.name))
+    _refuse_second(table, f"column {item.name}", find(definition.visible, item.name))
     if is_stored(item):
         raise error(
             Code.MT_PERSISTED_COLUMN_NOT_IN_QUERY,
             statement="ALTER MATERIALIZED TABLE ... ADD",
             kind="metadata persisted" if isinstance(item, MetadataColumn) else "physical",
             name=item.name,
-            available=", ".join(table.schema.names()),
+            available=", ".join(definition.schema.names()),
         )
-    return _with_visible(table, _place(table, table.visible, derive(item), change))
+    return _with_visible(
+        definition, _place(table, definition, definition.visible, derive(item), change)
+    )
 
 
 def _place(
-    table: MaterializedTable, visible: Sequence[Visible], column: Visible, change: ColumnChange
+    table: TableName,
+    definition: Definition,
+    visible: Sequence[Visible],
+    column: Visible,
+    change: ColumnChange,
 ) -> list[Visible]:
     if change.after is not None and find(visible, change.after) is None:
-        available = ", ".join(c.name for c in table.visible)
+        available = ", ".join(c.name for c in definition.visible)
         raise error(
             Code.MT_ALTER_SCHEMA_POSITION,
-            table=table.name,
+            table=table,
             name=change.after,
             available=available,
         )
     return put(visible, column, first=change.first, after=change.after)
 
 
-def _with_visible(table: MaterializedTable, visible: Sequence[Visible]) -> MaterializedTable:
+def _with_visible(definition: Definition, visible: Sequence[Visible]) -> Definition:
     schema, derived = split(visible)
-    return replace(table, schema=schema, derived=derived)
+    return replace(definition, schema=schema, derived=derived)
 
 
-def _refuse_second(table: MaterializedTable, what: str, found: object) -> None:
+def _refuse_second(table: TableName, what: str, found: object) -> None:
     if found is not None:
         raise error(
             Code.MT_ALTER_SCHEMA_EXISTS,
-            table=table.name,
+            table=table,
             what=f"a {what}",
             hint="Use MODIFY to change it.",
         )
@@ -211,15 +229,15 @@ def _refuse_second(table: MaterializedTable, what: str, found: object) -> None:
 # ---- MODIFY ----------------------------------------------------------------------------------
 
 
-def _column_modified(table: MaterializedTable, change: ColumnChange) -> MaterializedTable:
+def _column_modified(table: TableName, definition: Definition, change: ColumnChange) -> Definition:
     item = change.column
-    found = find(table.visible, item.name)
+    found = find(definition.visible, item.name)
     _need(table, f"column {item.name}", found)
     if found is None or _kind(found) != _kind_of(item):
         shown = _kind(found) if found is not None else "missing"
         raise error(
             Code.MT_ALTER_SCHEMA_KIND,
-            table=table.name,
+            table=table,
             name=item.name,
             found=shown,
             wanted=_kind_of(item),
@@ -229,12 +247,14 @@ def _column_modified(table: MaterializedTable, change: ColumnChange) -> Material
     else:
         changed = replace(derive(item), name=found.name, position=found.position)
     if change.first or change.after is not None:
-        others = [c for c in table.visible if c.name != found.name]
-        return _with_visible(table, _place(table, others, changed, change))
-    return _with_visible(table, [changed if c.name == found.name else c for c in table.visible])
+        others = [c for c in definition.visible if c.name != found.name]
+        return _with_visible(definition, _place(table, definition, others, changed, change))
+    return _with_visible(
+        definition, [changed if c.name == found.name else c for c in definition.visible]
+    )
 
 
-def _stored_column(table: MaterializedTable, found: Column, item: ColumnItem) -> Column:
+def _stored_column(table: TableName, found: Column, item: ColumnItem) -> Column:
     """Return a stored column with a MODIFY's comment and, if wider, its type."""
     if not isinstance(item, (PhysicalColumn, MetadataColumn)):
         return found
@@ -243,7 +263,7 @@ def _stored_column(table: MaterializedTable, found: Column, item: ColumnItem) ->
     if tightened or not (same or castable(found.type, item.type)):
         raise error(
             Code.MT_ALTER_SCHEMA_CAST,
-            table=table.name,
+            table=table,
             name=found.name,
             found=shown_type(found.type, found.nullable),
             wanted=shown_type(item.type, item.nullable),
@@ -270,17 +290,17 @@ def _kind_of(item: ColumnItem) -> str:
             assert_never(item)
 
 
-def _need(table: MaterializedTable, what: str, found: object) -> None:
+def _need(table: TableName, what: str, found: object) -> None:
     if found is None:
         raise error(
             Code.MT_ALTER_SCHEMA_NOT_FOUND,
-            table=table.name,
+            table=table,
             what=what,
             hint="Use ADD for a new one.",
         )
 
 
-def drop_columns(table: MaterializedTable, names: tuple[str, ...]) -> MaterializedTable:
+def drop_columns(table: TableName, definition: Definition, names: tuple[str, ...]) -> Definition:
     """Return the definition without these columns; only those evaluated on read can go.
 
     :raises ServerError: MT_DROP_COLUMN_*.
@@ -291,97 +311,97 @@ def drop_columns(table: MaterializedTable, names: tuple[str, ...]) -> Materializ
             raise error(Code.MT_DROP_COLUMN_REPEATED, name=name)
         seen.add(name.lower())
     for name in names:
-        _check_column(table, name)
-    kept = [column for column in table.visible if column.name.lower() not in seen]
+        _check_column(table, definition, name)
+    kept = [column for column in definition.visible if column.name.lower() not in seen]
     schema, derived = split(kept)
     # A computed column may use a dropped one: Spark checks all of them again.
     reopened = tuple(
         replace(column, type="") if column.expression is not None else column for column in derived
     )
-    return replace(table, schema=schema, derived=reopened)
+    return replace(definition, schema=schema, derived=reopened)
 
 
-def drop_part(table: MaterializedTable, statement: AlterDrop) -> MaterializedTable:
+def drop_part(table: TableName, definition: Definition, statement: AlterDrop) -> Definition:
     """Return the definition without a key, constraint, watermark, distribution or region.
 
     :raises ServerError: MT_ALTER_SCHEMA_NOT_FOUND if it has none.
     """
     match statement.part:
         case DropPart.PRIMARY_KEY:
-            _need_kept(table, "primary key", table.primary_key)
-            return replace(table, primary_key=None)
+            _need_kept(table, "primary key", definition.primary_key)
+            return replace(definition, primary_key=None)
         case DropPart.WATERMARK:
-            _need_kept(table, "watermark", table.watermark)
-            return replace(table, watermark=None)
+            _need_kept(table, "watermark", definition.watermark)
+            return replace(definition, watermark=None)
         case DropPart.DISTRIBUTION:
-            _need_kept(table, "distribution", table.distribution)
-            return replace(table, distribution=None)
+            _need_kept(table, "distribution", definition.distribution)
+            return replace(definition, distribution=None)
         case DropPart.IMMUTABLE:
-            _need_kept(table, "IMMUTABLE WHERE", table.immutable)
-            version = table.definition_version + 1
-            return replace(table, immutable=None, definition_version=version, restored_from=None)
+            _need_kept(table, "IMMUTABLE WHERE", definition.immutable)
+            version = definition.version + 1
+            return replace(definition, immutable=None, version=version, restored_from=None)
         case None:
-            return _without_constraint(table, statement.constraint or "")
+            return _without_constraint(table, definition, statement.constraint or "")
 
 
-def _without_constraint(table: MaterializedTable, name: str) -> MaterializedTable:
-    if table.primary_key is not None and table.primary_key.name.lower() == name.lower():
-        return replace(table, primary_key=None)
-    asserted = tuple(a for a in table.assertions if a.name.lower() != name.lower())
-    if len(asserted) < len(table.assertions):
-        return replace(table, assertions=asserted)
-    kept = tuple(e for e in table.expectations if e.name.lower() != name.lower())
-    if len(kept) == len(table.expectations):
+def _without_constraint(table: TableName, definition: Definition, name: str) -> Definition:
+    if definition.primary_key is not None and definition.primary_key.name.lower() == name.lower():
+        return replace(definition, primary_key=None)
+    asserted = tuple(a for a in definition.assertions if a.name.lower() != name.lower())
+    if len(asserted) < len(definition.assertions):
+        return replace(definition, assertions=asserted)
+    kept = tuple(e for e in definition.expectations if e.name.lower() != name.lower())
+    if len(kept) == len(definition.expectations):
         raise _missing(table, f"constraint {name}")
     # Rows that it filtered out return, so the content changes.
-    version = table.definition_version + 1
-    return replace(table, expectations=kept, definition_version=version, restored_from=None)
+    version = definition.version + 1
+    return replace(definition, expectations=kept, version=version, restored_from=None)
 
 
-def _check_column(table: MaterializedTable, name: str) -> None:
-    found = find(table.visible, name)
+def _check_column(table: TableName, definition: Definition, name: str) -> None:
+    found = find(definition.visible, name)
     if found is None:
-        available = ", ".join(column.name for column in table.visible)
-        raise error(Code.MT_DROP_COLUMN_NOT_FOUND, table=table.name, name=name, available=available)
+        available = ", ".join(column.name for column in definition.visible)
+        raise error(Code.MT_DROP_COLUMN_NOT_FOUND, table=table, name=name, available=available)
     wanted = name.lower()
     uses = (
-        (Code.MT_DROP_COLUMN_PARTITION_KEY, _lower(table.partition_keys)),
+        (Code.MT_DROP_COLUMN_PARTITION_KEY, _lower(definition.partition_keys)),
         (
             Code.MT_DROP_COLUMN_PRIMARY_KEY,
-            _lower(table.primary_key.columns) if table.primary_key else set(),
+            _lower(definition.primary_key.columns) if definition.primary_key else set(),
         ),
         (
             Code.MT_DROP_COLUMN_DISTRIBUTION,
-            _lower(table.distribution.columns) if table.distribution else set(),
+            _lower(definition.distribution.columns) if definition.distribution else set(),
         ),
-        (Code.MT_DROP_COLUMN_WATERMARK, _watermark_names(table)),
+        (Code.MT_DROP_COLUMN_WATERMARK, _watermark_names(definition)),
     )
     for code, names in uses:
         if wanted in names:
-            raise error(code, table=table.name, name=found.name)
+            raise error(code, table=table, name=found.name)
     if not isinstance(found, DerivedColumn):
-        raise error(Code.MT_DROP_COLUMN_QUERY, table=table.name, name=found.name)
+        raise error(Code.MT_DROP_COLUMN_QUERY, table=table, name=found.name)
 
 
 def _lower(names: tuple[str, ...]) -> set[str]:
     return {name.lower() for name in names}
 
 
-def _watermark_names(table: MaterializedTable) -> set[str]:
+def _watermark_names(definition: Definition) -> set[str]:
     """Return the words of a watermark; those that are not names do no harm."""
-    if table.watermark is None:
+    if definition.watermark is None:
         return set()
     try:
-        words = {token.text.lower() for token in tokenize(table.watermark.expression)}
+        words = {token.text.lower() for token in tokenize(definition.watermark.expression)}
     except TokenError:
         words = set()
-    return words | {table.watermark.column.lower()}
+    return words | {definition.watermark.column.lower()}
 
 
-def _need_kept(table: MaterializedTable, what: str, found: object) -> None:
+def _need_kept(table: TableName, what: str, found: object) -> None:
     if found is None:
         raise _missing(table, what)
 
 
-def _missing(table: MaterializedTable, what: str) -> ServerError:
-    return error(Code.MT_ALTER_SCHEMA_NOT_FOUND, table=table.name, what=what, hint="")
+def _missing(table: TableName, what: str) -> ServerError:
+    return error(Code.MT_ALTER_SCHEMA_NOT_FOUND, table=table, what=what, hint="")

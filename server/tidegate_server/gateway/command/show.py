@@ -72,9 +72,9 @@ def _extended_row(table: MaterializedTable, context: Context) -> tuple[str | Non
     return (
         table.name.table,
         table.name.schema,
-        table.refresh_mode.value,
-        table.refresh_status.value,
-        lag.freshness(table),
+        table.definition.refresh_mode.value,
+        table.state.status.value,
+        lag.freshness(table.definition),
         f"{last[0].state.value} at {lag.moment(last[0].queued_at)}" if last else None,
         lag.lag(lag.present_at(table, services.ledger, services.clock.now())),
         lag.held_since(table),
@@ -117,9 +117,10 @@ def show_create(statement: ShowCreateMaterializedTable, context: Context) -> Res
 
 def _evaluate(table: MaterializedTable) -> str | None:
     """Return a note on the time a relative start mode evaluated to."""
-    if table.start_mode is None or table.start_mode.interval is None:
+    mode = table.definition.start_mode
+    if mode is None or mode.interval is None:
         return None
-    start = table.created_at - table.start_mode.interval.duration
+    start = table.created_at - mode.interval.duration
     return f"Evaluated to FROM_TIMESTAMP(TIMESTAMP '{start:%Y-%m-%d %H:%M:%S}') at execution"
 
 
@@ -144,7 +145,7 @@ def show_lineage(statement: ShowLineage, context: Context) -> Result:
             str(source.name),
             _kind(source),
         )
-        for source in table.sources
+        for source in table.definition.sources
     ]
     edges += [(str(consumer.name), str(table.name), "MATERIALIZED_TABLE") for consumer in consumers]
     return RowsResult(text_schema("table", "source", "kind"), sorted(edges))
@@ -160,7 +161,7 @@ def _column_lineage(table: MaterializedTable, consumers: tuple[MaterializedTable
             "UNCHANGED" if origin.unchanged else "COMPUTED",
         )
         for reader in (table, *consumers)
-        for origin in reader.lineage
+        for origin in reader.definition.lineage
         if reader is table or origin.source.folded() == table.name.folded()
     }
     schema = text_schema("table", "column", "source", "source_column", "kind")
@@ -208,7 +209,7 @@ def show_versions(statement: ShowVersions, context: Context) -> Result:
     if statement.definition:
         return history.show(table, context.services.catalog)
     known = history.versions(table, context.services.catalog)
-    queries = {entry.definition_version: entry.original_query for entry in known}
+    queries = {entry.definition.version: entry.definition.original_query for entry in known}
     query = text_column("query", lambda run: queries.get(run.definition_version))
     return _run_rows(
         (*VERSIONS, query), context.services.ledger.commits(table.id, history.DATA_VERSIONS)

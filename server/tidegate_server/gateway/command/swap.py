@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.result import Result, nothing
-from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.table import MaterializedTable, RollingBack, Swapping
 from tidegate_server.core.sql.statements import AlterSwap
 from tidegate_server.gateway.command.redefine import settle_pipeline
 from tidegate_server.gateway.context import Context
@@ -46,13 +46,22 @@ def swap(statement: AlterSwap, context: Context) -> Result:
 
 
 def _refuse(first: MaterializedTable, second: MaterializedTable) -> None:
-    if first.swapping != second.swapping:
+    if _is_swapping(first) != _is_swapping(second):
         # With both marked, repeating a crashed SWAP completes it.
-        refuse_half_done(first if first.swapping else second, "SWAP WITH")
+        refuse_half_done(first if _is_swapping(first) else second, "SWAP WITH")
     for table in (first, second):
-        if table.rolling_back is not None:
+        if isinstance(table.pending, RollingBack):
             refuse_half_done(table, "SWAP WITH")
         refuse_view(table, "SWAP WITH")
+
+
+def _is_swapping(table: MaterializedTable) -> bool:
+    return isinstance(table.pending, Swapping)
+
+
+def _unmarked(table: MaterializedTable) -> MaterializedTable:
+    """Return a table without the mark of an earlier SWAP."""
+    return replace(table, pending=None) if _is_swapping(table) else table
 
 
 def _refuse_cycles(first: MaterializedTable, second: MaterializedTable, context: Context) -> None:
@@ -62,8 +71,8 @@ def _refuse_cycles(first: MaterializedTable, second: MaterializedTable, context:
     def find(name: TableName) -> MaterializedTable | None:
         return exchanged.get(name.folded()) or context.services.catalog.find(name)
 
-    refuse_cycle(first.name, second.sources, find)
-    refuse_cycle(second.name, first.sources, find)
+    refuse_cycle(first.name, second.definition.sources, find)
+    refuse_cycle(second.name, first.definition.sources, find)
 
 
 def _readers(
@@ -85,8 +94,8 @@ def _exchange(
     The tables are marked meanwhile: after a crash, the next start restores their names.
     """
     catalog, engine = context.services.catalog, context.services.engine
-    first, second = replace(first, swapping=False), replace(second, swapping=False)
-    marked = (replace(first, swapping=True), replace(second, swapping=True))
+    first, second = _unmarked(first), _unmarked(second)
+    marked = [replace(table, pending=Swapping()) for table in (first, second)]
     after = [replace(first, name=second.name), replace(second, name=first.name)]
     with ExitStack() as undo:
         compensate(undo, lambda: _put_back(first, second, context))
@@ -111,6 +120,6 @@ def _reading(reader: MaterializedTable, ids: Mapping[TableName, str]) -> Materia
     """Return a definition with the exchanged ids of its sources."""
     sources = tuple(
         replace(source, table_id=ids.get(source.name.folded(), source.table_id))
-        for source in reader.sources
+        for source in reader.definition.sources
     )
-    return replace(reader, sources=sources)
+    return replace(reader, definition=replace(reader.definition, sources=sources))

@@ -42,7 +42,7 @@ def verify(statement: VerifyMaterializedTable, context: Context) -> Result:
         definition or a source is no longer the one the version was computed from.
     """
     table = resolve.materialized_table(statement.name, context)
-    if table.refresh_status is RefreshStatus.INITIALIZING:
+    if table.state.status is RefreshStatus.INITIALIZING:
         raise wrong_state(table, "VERIFY", "ACTIVATED or SUSPENDED")
     request = RefreshRequest(
         table_id=table.id, trigger=Trigger.MANUAL, requested_by=context.session.user

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from tidegate_server.core.model.freshness import parse_duration
-from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.table import Definition, MaterializedTable
 from tidegate_server.core.model.zones import (
     LOCAL_ZONE,
     SESSION_ZONE,
@@ -26,13 +26,13 @@ def zone_warning(table: MaterializedTable, query_zone: str, context: Context) ->
     :param query_zone: the session's zone; empty if unknown.
     """
     workflow = _workflow(table, context)
-    name = table.settings.get(SESSION_ZONE) or query_zone
+    name = table.definition.settings.get(SESSION_ZONE) or query_zone
     query, schedule = parse_zone(name), parse_zone(workflow.timezone)
     if workflow.cron is None or query is None or schedule is None:
         return None
     if keep_the_same_time(query, schedule, context.services.clock.now()):
         return None
-    dates = " and its date-formatters" if table.date_formatters() else ""
+    dates = " and its date-formatters" if table.definition.date_formatters() else ""
     return (
         f"the query of {table.name} runs in the time zone {name}, but its schedule{dates} "
         f"in {workflow.timezone}. One zone for both is set by '{TIMEZONE_OPTION}', or before "
@@ -47,7 +47,9 @@ def first_rows(table: MaterializedTable, context: Context) -> str | None:
 
     :raises ServerError: MT_OPTION_VALUE for a schedule that never fires again.
     """
-    if table.watched or table.backfilled_from is not None or loads_at_once(table, context):
+    definition = table.definition
+    filled = definition.backfilled_from is not None or loads_at_once(definition, context)
+    if definition.watched or filled:
         return None
     hint = (
         f"ALTER MATERIALIZED TABLE {table.name.quoted()} REFRESH loads it now; with "
@@ -70,9 +72,9 @@ def first_rows(table: MaterializedTable, context: Context) -> str | None:
     )
 
 
-def loads_at_once(table: MaterializedTable, context: Context) -> bool:
+def loads_at_once(definition: Definition, context: Context) -> bool:
     """Say whether CREATE loads a table before it returns."""
-    chosen = table.options.get(INITIALIZE_KEY) or context.setting(INITIALIZE_KEY) or ""
+    chosen = definition.options.get(INITIALIZE_KEY) or context.setting(INITIALIZE_KEY) or ""
     return chosen.strip().upper() == "ON_CREATE"
 
 
@@ -81,7 +83,7 @@ def _covered_partitions(
 ) -> str:
     """Describe the partitions a first refresh covers; empty if it covers all."""
     partitions = partitions_of_fire(
-        table,
+        table.definition,
         fire,
         freshness=timedelta(seconds=workflow.freshness_seconds),
         timezone=workflow.timezone,

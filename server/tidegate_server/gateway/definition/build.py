@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-import msgspec
-
 from tidegate_server.core.config import SCHEDULER_OPTIONS
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import Analysis
@@ -14,7 +12,13 @@ from tidegate_server.core.messages.requests import Analyze, InspectTable
 from tidegate_server.core.model.freshness import Freshness
 from tidegate_server.core.model.names import STORAGE_PREFIX, SYSTEM_SCHEMA, TableName
 from tidegate_server.core.model.states import RefreshStatus
-from tidegate_server.core.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
+from tidegate_server.core.model.table import (
+    Definition,
+    LogicalRefreshMode,
+    MaterializedTable,
+    PipelineState,
+    RefreshMode,
+)
 from tidegate_server.core.model.versions import Source
 from tidegate_server.core.sql.cursor import position
 from tidegate_server.core.sql.places import place_after, place_of
@@ -62,6 +66,7 @@ from tidegate_server.gateway.options import (
 )
 from tidegate_server.gateway.scheduler.partitions import read_policy
 from tidegate_server.gateway.spark_session import ensure_session
+from tidegate_server.gateway.store.stored_table import encode_definition
 
 _CLAUSES: Mapping[str, tuple[str, ...]] = {
     Code.MT_PK_NOT_FOUND.name: ("PRIMARY", "KEY"),
@@ -97,9 +102,9 @@ def define(
     notices = check_options(statement.options, Place.CREATE)
     requested = statement.refresh_mode
     if requested is None and existing is not None:
-        requested = asked_mode(existing.logical_refresh_mode)
+        requested = asked_mode(existing.definition.logical_refresh_mode)
     setting = layered_setting(statement.options, context.setting)
-    defaults = context.setting if existing is None else _defaults_of(existing, context)
+    defaults = context.setting if existing is None else _defaults_of(existing.definition, context)
     paced = layered_setting(statement.options, defaults)
     try:
         chosen = pace(statement.freshness, requested, paced, statement.on_update)
@@ -117,38 +122,48 @@ def define(
         )
     except ServerError as problem:
         raise _in_clause(problem, text) from problem.__cause__
-    table = _definition(statement, name, chosen, fitted, analysis, target, context)
-    table = replace(
-        table,
+    definition = _definition(statement, chosen, fitted, analysis, context)
+    definition = replace(
+        definition,
         start_mode=start_mode(
             statement.start_mode,
             chosen.mode,
-            table.date_formatters(),
+            definition.date_formatters(),
             paced,
             or_alter=statement.or_alter,
             on_update=chosen.on_update is not None,
         ),
+    )
+    table = MaterializedTable(
+        id=context.services.new_id(),
+        name=name,
+        owner=context.session.user,
+        created_at=context.services.clock.now(),
+        execution_target=target,
+        definition=definition,
+        state=PipelineState(status=RefreshStatus.INITIALIZING),
     )
     warning = zone_warning(table, analysis.time_zone, context)
     if warning is not None and existing is None:
         context.warn(warning)
     catalog = context.services.catalog
     check_neighbours(table, catalog.consumers, catalog.find, setting)
-    table = _with_derived(statement, table, context)
+    definition = _with_derived(statement, name, definition, context)
+    table = replace(table, definition=definition, storage_table=storage_table(name, definition))
     check_ingest(table)
     check_created(statement, table)
-    if table.immutable is not None:
-        check_region(table.immutable, table.schema, text, context)
+    if definition.immutable is not None:
+        check_region(definition.immutable, definition.schema, text, context)
     loads_at_once = (setting(INITIALIZE_KEY) or "").strip().upper() == "ON_CREATE"
     described = definition_notices(
-        table, statement.columns, new=existing is None, loads_at_once=loads_at_once
+        definition, statement.columns, new=existing is None, loads_at_once=loads_at_once
     )
     late = lateness_notices(statement.options, read_policy(setting(POLICY_KEY)))
     warn((*notices, *described, *late), context)
     if statement.backfill_from is None or existing is not None:
         return table
-    source = backfill_source(statement.backfill_from, table.schema, text, context)
-    return replace(table, backfilled_from=source)
+    source = backfill_source(statement.backfill_from, definition.schema, text, context)
+    return replace(table, definition=replace(definition, backfilled_from=source))
 
 
 def analyze(query: str, text: str, name: TableName, context: Context) -> Analysis:
@@ -197,7 +212,7 @@ def refuse_cycle(
             raise error(Code.MT_CYCLE, table=name, via=via)
         table = find(found) if found not in seen else None
         seen.add(found)
-        for source in table.sources if table is not None else ():
+        for source in table.definition.sources if table is not None else ():
             waiting.append((source.name.folded(), (*way, found)))
 
 
@@ -239,12 +254,7 @@ def refuse_taken(name: TableName, context: Context) -> None:
 
 def definition_properties(table: MaterializedTable) -> dict[str, str]:
     """Return table properties that allow a lost store to be rebuilt."""
-    # Recovery finds a held version next to the rows; a rollback is atomic.
-    told = replace(table, held=None, rolling_back=None)
-    return {
-        "tidegate.id": table.id,
-        "tidegate.definition": msgspec.json.encode(told).decode(),
-    }
+    return {"tidegate.id": table.id, "tidegate.definition": encode_definition(table)}
 
 
 def need_scheduler(action: str, mode: RefreshMode, context: Context) -> None:
@@ -266,13 +276,13 @@ def asked_mode(logical: LogicalRefreshMode) -> RequestedMode | None:
     return RequestedMode(logical.value)
 
 
-def _defaults_of(table: MaterializedTable, context: Context) -> Setting:
+def _defaults_of(definition: Definition, context: Context) -> Setting:
     """Return the lookup of defaults for omitted clauses.
 
     The table's own settings apply, so that the same statement yields the same definition in
     every session.
     """
-    return layered_setting(table.settings, context.services.config.options.get)
+    return layered_setting(definition.settings, context.services.config.options.get)
 
 
 def stored_settings(context: Context) -> dict[str, str]:
@@ -329,36 +339,28 @@ def _mark_source(source: Source, context: Context) -> Source:
 
 def _definition(
     statement: CreateMaterializedTable,
-    name: TableName,
     chosen: RefreshCadence,
     fitted: Shape,
     analysis: Analysis,
-    target: str,
     context: Context,
-) -> MaterializedTable:
-    return MaterializedTable(
-        id=context.services.new_id(),
-        name=name,
+) -> Definition:
+    return Definition(
         schema=fitted.schema,
         original_query=statement.query,
         expanded_query=fitted.expanded_query,
+        sources=analysis.sources,
+        lineage=analysis.lineage,
         freshness=chosen.freshness,
         logical_refresh_mode=chosen.logical_mode,
         refresh_mode=chosen.mode,
         downstream=chosen.downstream,
         on_update=chosen.on_update,
         execute_as=statement.execute_as,
-        refresh_status=RefreshStatus.INITIALIZING,
-        owner=context.session.user,
-        created_at=context.services.clock.now(),
         comment=statement.comment,
         options=dict(statement.options),
         partition_keys=fitted.partition_keys,
         primary_key=fitted.primary_key,
-        sources=analysis.sources,
-        lineage=analysis.lineage,
         settings=stored_settings(context),
-        execution_target=target,
         declared=_is_declared(statement),
         distribution=statement.distribution,
         expectations=statement.expectations,
@@ -373,18 +375,17 @@ def _is_declared(statement: CreateMaterializedTable) -> bool:
 
 
 def _with_derived(
-    statement: CreateMaterializedTable, table: MaterializedTable, context: Context
-) -> MaterializedTable:
+    statement: CreateMaterializedTable, name: TableName, definition: Definition, context: Context
+) -> Definition:
     """Add the parts of a column list that the query does not produce."""
-    check_distribution(table.distribution, table.schema)
-    check_expectations(table.expectations, table.schema, context)
-    check_assertions(table.assertions, table.schema, context)
-    check_enforced(table)
-    placed = derived_columns(statement.columns, table.schema)
-    derived = with_types(table.schema, placed, context)
-    table = replace(
-        table,
-        derived=derived,
+    check_distribution(definition.distribution, definition.schema)
+    check_expectations(definition.expectations, definition.schema, context)
+    check_assertions(definition.assertions, definition.schema, context)
+    check_enforced(name, definition)
+    placed = derived_columns(statement.columns, definition.schema)
+    definition = replace(
+        definition,
+        derived=with_types(definition.schema, placed, context),
         persisted_metadata={
             column.name: column.key or column.name
             for column in statement.columns
@@ -392,6 +393,5 @@ def _with_derived(
         },
         watermark=statement.watermark,
     )
-    table = replace(table, storage_table=storage_table(table))
-    check_watermark(table.watermark, table.visible, context)
-    return table
+    check_watermark(definition.watermark, definition.visible, context)
+    return definition

@@ -13,9 +13,10 @@ from tidegate_server.core.model.freshness import (
     THRESHOLD,
     Freshness,
 )
-from tidegate_server.core.model.names import quote_identifier
+from tidegate_server.core.model.names import TableName, quote_identifier
 from tidegate_server.core.model.table import (
     ENFORCE_OPTION,
+    Definition,
     LogicalRefreshMode,
     MaterializedTable,
     RefreshMode,
@@ -266,24 +267,24 @@ def _is_partition_type(data_type: str) -> bool:
     return parse_type(word).kind in _PARTITION_TYPES or word.startswith("character")
 
 
-def check_enforced(table: MaterializedTable) -> None:
+def check_enforced(table: TableName, definition: Definition) -> None:
     """Reject enforcing a primary key that is missing or cannot be checked.
 
     :raises ServerError: MT_OPTION_VALUE.
     """
-    word = table.options.get(ENFORCE_OPTION)
+    word = definition.options.get(ENFORCE_OPTION)
     if word is None:
         return
-    key = table.primary_key
+    key = definition.primary_key
     if key is None:
-        reason = f"{table.name} has no primary key; RESET the option to be without one"
+        reason = f"{table} has no primary key; RESET the option to be without one"
         raise error(Code.MT_OPTION_VALUE, key=ENFORCE_OPTION, value=repr(word), reason=reason)
-    if any(each.name.lower() == key.name.lower() for each in table.constraints):
+    if any(each.name.lower() == key.name.lower() for each in definition.constraints):
         other = "an expectation or assertion"
         reason = f"{key.name} is also the name of {other}, and both are counted by name"
         raise error(Code.MT_OPTION_VALUE, key=ENFORCE_OPTION, value=repr(word), reason=reason)
     for name in key.columns:
-        column = table.schema.find(name)
+        column = definition.schema.find(name)
         if column is not None and parse_type(column.type).kind is TypeKind.VARIANT:
             reason = f"values of {name}, of type VARIANT, cannot be compared"
             raise error(Code.MT_OPTION_VALUE, key=ENFORCE_OPTION, value=repr(word), reason=reason)

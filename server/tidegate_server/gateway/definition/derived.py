@@ -20,7 +20,7 @@ from tidegate_server.core.model.names import (
     quote_literal,
     storage_name,
 )
-from tidegate_server.core.model.table import DerivedColumn, MaterializedTable
+from tidegate_server.core.model.table import Definition, DerivedColumn, MaterializedTable
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.sql.statements import ColumnItem, ComputedColumn, MetadataColumn
 from tidegate_server.gateway.context import Context
@@ -148,7 +148,7 @@ def visible_schema(visible: Sequence[Visible]) -> Schema:
     )
 
 
-def view_columns(table: MaterializedTable) -> tuple[ViewColumn, ...]:
+def view_columns(definition: Definition) -> tuple[ViewColumn, ...]:
     """Return the columns of the view over a table's storage."""
     return tuple(
         ViewColumn(
@@ -157,7 +157,7 @@ def view_columns(table: MaterializedTable) -> tuple[ViewColumn, ...]:
             metadata=isinstance(column, DerivedColumn) and column.metadata_key is not None,
             comment=column.comment,
         )
-        for column in table.visible
+        for column in definition.visible
     )
 
 
@@ -166,16 +166,17 @@ def views(table: MaterializedTable) -> tuple[PutView, ...]:
 
     The order lets recovery detect by the first view that a server died in between.
     """
+    definition = table.definition
     if table.storage_table is None:
         return ()
     own = PutView(
         name=table.name,
         table_id=table.id,
         storage=table.storage,
-        columns=view_columns(table),
-        comment=table.comment,
-        settings=table.settings,
-        holding=table.holding,
+        columns=view_columns(definition),
+        comment=definition.comment,
+        settings=definition.settings,
+        holding=definition.holding,
     )
     return (own,) if table.quarantine is None else (_quarantine(table, table.quarantine), own)
 
@@ -185,17 +186,18 @@ def drop_view(view: PutView) -> DropView:
     return DropView(name=view.name, table_id=view.table_id)
 
 
-def storage_table(table: MaterializedTable) -> TableName | None:
+def storage_table(name: TableName, definition: Definition) -> TableName | None:
     """Return the storage name if the table itself has to be a view."""
-    return storage_name(table.name) if table.derived or table.holding else None
+    return storage_name(name) if definition.derived or definition.holding else None
 
 
 def _quarantine(table: MaterializedTable, name: TableName) -> PutView:
-    stored = tuple(ViewColumn(name=c.name, comment=c.comment) for c in table.schema)
+    definition = table.definition
+    stored = tuple(ViewColumn(name=c.name, comment=c.comment) for c in definition.schema)
     broken = ", ".join(
-        f"CASE WHEN {e.broken} THEN {quote_literal(e.name)} END" for e in table.holding
+        f"CASE WHEN {e.broken} THEN {quote_literal(e.name)} END" for e in definition.holding
     )
-    listed = ", ".join(f"{e.name} EXPECT ({e.condition})" for e in table.holding)
+    listed = ", ".join(f"{e.name} EXPECT ({e.condition})" for e in definition.holding)
     violated = ViewColumn(
         name=VIOLATED_COLUMN,
         expression=f"array_compact(array({broken}))",
@@ -207,8 +209,8 @@ def _quarantine(table: MaterializedTable, name: TableName) -> PutView:
         storage=table.storage,
         columns=(*stored, violated),
         comment=f"Rows that {table.name} holds out: {listed}"[:_COMMENT],
-        settings=table.settings,
-        holding=table.holding,
+        settings=definition.settings,
+        holding=definition.holding,
         quarantine_of=table.name,
     )
 
@@ -325,14 +327,15 @@ def refuse_view(table: MaterializedTable, statement: str) -> None:
 
     :raises ServerError: NOT_SUPPORTED for columns evaluated on read or quarantined rows.
     """
-    if table.derived:
-        names = ", ".join(column.name for column in table.derived)
+    definition = table.definition
+    if definition.derived:
+        names = ", ".join(column.name for column in definition.derived)
         raise error(
             Code.NOT_SUPPORTED,
             what=f"{statement} of {table.name}, whose columns {names} are not stored,",
             hint=f"Drop them first: ALTER MATERIALIZED TABLE {table.name} DROP ({names}).",
         )
-    if table.holding:
+    if definition.holding:
         raise error(
             Code.NOT_SUPPORTED,
             what=f"{statement} of {table.name}, which holds rows out,",

@@ -53,7 +53,7 @@ def _settle(table_id: str, context: Context) -> None:
     needed = _requested_freshness(table, context) if table is not None else None
     if table is None or needed is None:
         return
-    settled = replace(table, freshness=needed)
+    settled = replace(table, definition=replace(table.definition, freshness=needed))
     services.catalog.replace(settled)
     if services.scheduler.workflow(table.id) is not None:
         workflow = pipeline(settled, context)
@@ -63,7 +63,7 @@ def _settle(table_id: str, context: Context) -> None:
 
 def _requested_freshness(table: MaterializedTable, context: Context) -> Freshness | None:
     """Return the freshness that the consumers need; None if unchanged."""
-    if not table.downstream:
+    if not table.definition.downstream:
         return None
     needed = needed_freshness(table, context.services.catalog.consumers)
-    return None if needed == table.freshness else needed
+    return None if needed == table.definition.freshness else needed

@@ -14,7 +14,12 @@ from sqlglot.tokenizer_core import TokenType
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.clauses import Assertion, Expectation
-from tidegate_server.core.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
+from tidegate_server.core.model.table import (
+    Definition,
+    LogicalRefreshMode,
+    MaterializedTable,
+    RefreshMode,
+)
 from tidegate_server.core.model.types import Column, Schema, plain_type
 from tidegate_server.core.model.versions import is_streaming
 from tidegate_server.core.sql.dialect import tokenize
@@ -73,43 +78,43 @@ def evolution(
     :param loosened: lower-case names of nullable columns in which the query of ``before``
         never produces NULL.
     """
-    same = same_query(before.expanded_query, wanted.expanded_query)
-    schema, columns = _columns(before, wanted, loosened, same=same)
-    rebuild = _rebuilding(before)
-    query = tuple(_query(before, wanted))
+    old, new = before.definition, wanted.definition
+    same = same_query(old.expanded_query, new.expanded_query)
+    schema, columns = _columns(before, new, loosened, same=same)
+    rebuild = _rebuilding(old)
+    query = tuple(_query(old, new))
     changes = (
         *_stream(before, wanted),
-        *_mode(before, wanted),
-        *_partitioning(before, wanted),
+        *_mode(before, new),
+        *_partitioning(before, new),
         *columns,
-        *_key(before, wanted, schema),
+        *_key(old, new, schema),
         *query,
-        *_parts(before, wanted),
+        *_parts(old, new),
     )
     content = [c for c in (*columns, *query) if c.effect is rebuild]
     content += [c for c in changes if c.object in ("EXPECTATIONS", "IMMUTABLE WHERE")]
-    settings = {**before.settings, **wanted.settings} if query else before.settings
+    definition = replace(
+        new,
+        schema=schema,
+        freshness=old.freshness if old.downstream and new.downstream else new.freshness,
+        settings={**old.settings, **new.settings} if query else old.settings,
+        backfilled_from=old.backfilled_from,
+        version=old.version + bool(content),
+        defined_by=old.defined_by,
+        defined_at=old.defined_at,
+        restored_from=None if content else old.restored_from,
+    )
     after = replace(
         wanted,
         id=before.id,
         name=before.name,
-        schema=schema,
         owner=before.owner,
         created_at=before.created_at,
-        backfilled_from=before.backfilled_from,
         location=before.location,
-        refresh_status=before.refresh_status,
-        status_reason=before.status_reason,
-        held=before.held,
-        freshness=before.freshness if before.downstream and wanted.downstream else wanted.freshness,
-        settings=settings,
         execution_target=before.execution_target,
-        resume_options=before.resume_options,
-        checkpoint_floor=before.checkpoint_floor,
-        defined_by=before.defined_by,
-        defined_at=before.defined_at,
-        restored_from=None if content else before.restored_from,
-        definition_version=before.definition_version + bool(content),
+        definition=definition,
+        state=before.state,
     )
     return Evolution(before=before, after=after, changes=changes)
 
@@ -140,13 +145,14 @@ def _words(query: str) -> list[tuple[TokenType, str]]:
     ]
 
 
-def _rebuilding(table: MaterializedTable) -> Effect:
+def _rebuilding(definition: Definition) -> Effect:
     # Ingested rows are kept, and the stream continues from its checkpoint.
-    rebuilt = table.refresh_mode is RefreshMode.CONTINUOUS and not is_streaming(table.sources)
-    return Effect.REBUILD if rebuilt else Effect.NEXT_REFRESH
+    continuous = definition.refresh_mode is RefreshMode.CONTINUOUS
+    ingests = is_streaming(definition.sources)
+    return Effect.REBUILD if continuous and not ingests else Effect.NEXT_REFRESH
 
 
-def _restarting(before: MaterializedTable, wanted: MaterializedTable) -> Effect:
+def _restarting(before: Definition, wanted: Definition) -> Effect:
     """Return the effect of a change that only restarts the pipeline."""
     continuous = before.refresh_mode is RefreshMode.CONTINUOUS
     goes_on = resumes(wanted.start_mode) or is_streaming(before.sources)
@@ -156,20 +162,18 @@ def _restarting(before: MaterializedTable, wanted: MaterializedTable) -> Effect:
 # ---- what cannot change ----------------------------------------------------------------------
 
 
-def _mode(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:
+def _mode(before: MaterializedTable, wanted: Definition) -> Iterator[Change]:
     """Reject changes of an explicit mode; AUTOMATIC may follow the freshness."""
-    if before.logical_refresh_mode is wanted.logical_refresh_mode is LogicalRefreshMode.AUTOMATIC:
-        old, new = before.refresh_mode.value, wanted.refresh_mode.value
+    mode, logical = before.definition.refresh_mode, before.definition.logical_refresh_mode
+    if logical is wanted.logical_refresh_mode is LogicalRefreshMode.AUTOMATIC:
+        old, new = mode.value, wanted.refresh_mode.value
     else:
-        old, new = before.logical_refresh_mode.value, wanted.logical_refresh_mode.value
-        if before.refresh_mode is not wanted.refresh_mode:
+        old, new = logical.value, wanted.logical_refresh_mode.value
+        if mode is not wanted.refresh_mode:
             problem = error(
-                Code.MT_EVOLUTION_REFRESH_MODE,
-                table=before.name,
-                old=before.refresh_mode.value,
-                new=new,
+                Code.MT_EVOLUTION_REFRESH_MODE, table=before.name, old=mode.value, new=new
             )
-            yield _rejected_change("REFRESH_MODE", before.refresh_mode.value, new, problem)
+            yield _rejected_change("REFRESH_MODE", mode.value, new, problem)
             return
     if old != new:
         yield Change(object="REFRESH_MODE", before=old, after=new, effect=Effect.NONE)
@@ -178,11 +182,12 @@ def _mode(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Chan
 def _stream(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:
     """Report another stream first: all other differences follow from it."""
     if (other := check_same_stream(before, wanted)) is not None:
-        yield _rejected_change("QUERY", before.original_query, wanted.original_query, other)
+        old, new = before.definition.original_query, wanted.definition.original_query
+        yield _rejected_change("QUERY", old, new, other)
 
 
-def _partitioning(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:
-    old, new = before.partition_keys, wanted.partition_keys
+def _partitioning(before: MaterializedTable, wanted: Definition) -> Iterator[Change]:
+    old, new = before.definition.partition_keys, wanted.partition_keys
     if [key.lower() for key in old] != [key.lower() for key in new]:
         shown = (", ".join(old) or "nothing", ", ".join(new) or "nothing")
         problem = error(
@@ -200,7 +205,7 @@ def _rejected_change(what: str, old: str | None, new: str | None, problem: Serve
 
 def _columns(
     before: MaterializedTable,
-    wanted: MaterializedTable,
+    wanted: Definition,
     loosened: Collection[str],
     *,
     same: bool,
@@ -210,10 +215,11 @@ def _columns(
     :param same: whether the query is unchanged. A lost NOT NULL then comes from a source, and the
         table keeps its own, as in refreshes.
     """
+    columns = before.definition.schema.columns
     kept: list[Column] = []
     changes: list[Change] = []
     new = list(wanted.schema)
-    for position, old in enumerate(before.schema, start=1):
+    for position, old in enumerate(columns, start=1):
         now = new[position - 1] if position <= len(new) else None
         if now is None or not _fits(old, now, loosened, same=same):
             changes.append(_unsupported_change(before, position, old, now))
@@ -225,14 +231,14 @@ def _columns(
             changes.append(
                 Change(object=what, before=old.comment, after=now.comment, effect=Effect.NONE)
             )
-    for column in new[len(before.schema) :]:
+    for column in new[len(columns) :]:
         kept.append(replace(column, nullable=True))
         changes.append(
             Change(
                 object=f"COLUMN {column.name}",
                 before=None,
                 after=shown_type(column.type, True),
-                effect=_rebuilding(before),
+                effect=_rebuilding(before.definition),
             )
         )
     return Schema(tuple(kept)), tuple(changes)
@@ -267,7 +273,7 @@ def _definition_text(column: Column) -> str:
 # ---- the rest --------------------------------------------------------------------------------
 
 
-def _key(before: MaterializedTable, wanted: MaterializedTable, schema: Schema) -> Iterator[Change]:
+def _key(before: Definition, wanted: Definition, schema: Schema) -> Iterator[Change]:
     if before.primary_key == wanted.primary_key:
         return
     old, new = _key_text(before), _key_text(wanted)
@@ -280,12 +286,12 @@ def _key(before: MaterializedTable, wanted: MaterializedTable, schema: Schema) -
     yield Change(object="PRIMARY KEY", before=old, after=new, effect=_restarting(before, wanted))
 
 
-def _key_text(table: MaterializedTable) -> str | None:
-    key = table.primary_key
+def _key_text(definition: Definition) -> str | None:
+    key = definition.primary_key
     return f"{key.name} ({', '.join(key.columns)})" if key is not None else None
 
 
-def _query(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:
+def _query(before: Definition, wanted: Definition) -> Iterator[Change]:
     old, new = before.original_query, wanted.original_query
     if not same_query(before.expanded_query, wanted.expanded_query):
         yield Change(object="QUERY", before=old, after=new, effect=_rebuilding(before))
@@ -296,11 +302,11 @@ def _query(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Cha
         yield Change(object="SOURCES", before=old, after=new, effect=_rebuilding(before))
 
 
-def _source_names(table: MaterializedTable) -> list[str]:
-    return [str(source.name.folded()) for source in table.sources]
+def _source_names(definition: Definition) -> list[str]:
+    return [str(source.name.folded()) for source in definition.sources]
 
 
-def _parts(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:
+def _parts(before: Definition, wanted: Definition) -> Iterator[Change]:
     restarting = _restarting(before, wanted)
     if before.comment != wanted.comment:
         yield Change(
@@ -331,36 +337,36 @@ def _parts(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Cha
             yield Change(object=what, before=one, after=other, effect=effect)
 
 
-def _freshness(table: MaterializedTable) -> str:
-    return "DOWNSTREAM" if table.downstream else str(table.freshness)
+def _freshness(definition: Definition) -> str:
+    return "DOWNSTREAM" if definition.downstream else str(definition.freshness)
 
 
-def _derived_text(table: MaterializedTable) -> str | None:
+def _derived_text(definition: Definition) -> str | None:
     """Return the derived columns with their positions as text for comparison and display."""
     columns = [
         f"{c.position + 1} {c.name} {shown_type(c.type, c.nullable)} AS "
         f"{c.expression or f'METADATA {c.metadata_key}'}"
         + (f" COMMENT {c.comment}" if c.comment else "")
-        for c in table.derived
+        for c in definition.derived
     ]
     return "; ".join(columns) or None
 
 
-def _metadata(table: MaterializedTable) -> str | None:
-    shown = (f"{name} FROM {key}" for name, key in sorted(table.persisted_metadata.items()))
+def _metadata(definition: Definition) -> str | None:
+    shown = (f"{name} FROM {key}" for name, key in sorted(definition.persisted_metadata.items()))
     return ", ".join(shown) or None
 
 
-def _trigger(table: MaterializedTable) -> str:
-    return render_trigger(table.on_update)
+def _trigger(definition: Definition) -> str:
+    return render_trigger(definition.on_update)
 
 
-def _user(table: MaterializedTable) -> str:
-    return "OWNER" if table.execute_as is None else f"USER {table.execute_as}"
+def _user(definition: Definition) -> str:
+    return "OWNER" if definition.execute_as is None else f"USER {definition.execute_as}"
 
 
-def _start(table: MaterializedTable) -> str | None:
-    mode = table.start_mode
+def _start(definition: Definition) -> str | None:
+    mode = definition.start_mode
     if mode is None:
         return None
     zone = " local" if mode.local_zone else ""
@@ -368,13 +374,13 @@ def _start(table: MaterializedTable) -> str | None:
     return f"{mode.kind.value}({argument})" if mode.interval or mode.timestamp else mode.kind.value
 
 
-def _watermark(table: MaterializedTable) -> str | None:
-    found = table.watermark
+def _watermark(definition: Definition) -> str | None:
+    found = definition.watermark
     return f"{found.column} AS {found.expression}" if found is not None else None
 
 
-def _distribution(table: MaterializedTable) -> str | None:
-    found = table.distribution
+def _distribution(definition: Definition) -> str | None:
+    found = definition.distribution
     if found is None:
         return None
     into = f" INTO {found.buckets} BUCKETS" if found.buckets is not None else ""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.result import Result, RowsResult
-from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.table import Definition, MaterializedTable
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.sql.render import render_create
 from tidegate_server.gateway.catalog.base import CatalogReader
@@ -66,8 +66,8 @@ def find(
 
     :raises ServerError: MT_DEFINITION_NOT_FOUND with the available versions.
     """
-    known = {entry.definition_version: entry for entry in versions(table, catalog)}
-    number = version_to_restore(version, table)
+    known = {entry.definition.version: entry for entry in versions(table, catalog)}
+    number = version_to_restore(version, table.definition)
     if number not in known:
         available = ", ".join(str(entry) for entry in known)
         raise error(
@@ -83,9 +83,9 @@ def of_data(table: MaterializedTable, version: int, ledger: Ledger) -> int | Non
     return next((run.definition_version for run in runs if run.to_version == version), None)
 
 
-def version_to_restore(version: int | None, table: MaterializedTable) -> int:
+def version_to_restore(version: int | None, definition: Definition) -> int:
     """Return the target version of a rollback; by default the previous one."""
-    return table.definition_version - 1 if version is None else version
+    return definition.version - 1 if version is None else version
 
 
 def describe_versions(known: Sequence[MaterializedTable]) -> list[DefinitionVersion]:
@@ -109,14 +109,15 @@ def show(table: MaterializedTable, catalog: CatalogReader) -> Result:
 def _describe(
     table: MaterializedTable, before: MaterializedTable | None, name: TableName
 ) -> DefinitionVersion:
-    first = table.definition_version == 1
+    definition = table.definition
+    first = definition.version == 1
     return DefinitionVersion(
-        definition_version=table.definition_version,
-        defined_at=table.created_at if first else table.defined_at,
-        defined_by=table.owner if first else table.defined_by,
-        restored_from=table.restored_from,
+        definition_version=definition.version,
+        defined_at=table.created_at if first else definition.defined_at,
+        defined_by=table.owner if first else definition.defined_by,
+        restored_from=definition.restored_from,
         changes=None if before is None else _changes(before, table),
-        query=table.original_query,
+        query=definition.original_query,
         definition=render_create(creating(replace(table, name=name), or_alter=True)),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tidegate_server.core.model.clauses import Watermark
-from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.table import Definition
 from tidegate_server.core.model.versions import is_streaming
 from tidegate_server.core.sql.render import render_start_mode
 from tidegate_server.core.sql.statements import ColumnItem, MetadataColumn
@@ -24,7 +24,7 @@ def warn(notices: Iterable[str], context: Context) -> None:
 
 
 def definition_notices(
-    table: MaterializedTable, items: Sequence[ColumnItem], *, new: bool, loads_at_once: bool
+    definition: Definition, items: Sequence[ColumnItem], *, new: bool, loads_at_once: bool
 ) -> Iterator[str]:
     """Yield warnings about a definition, except for its options.
 
@@ -32,10 +32,11 @@ def definition_notices(
     :param new: whether the table is being created.
     :param loads_at_once: whether CREATE loads it.
     """
-    yield from watermark_notices(table.watermark)
+    yield from watermark_notices(definition.watermark)
     yield from metadata_notices(items)
-    if (reason := _start_without_effect(table, new=new, loads_at_once=loads_at_once)) is not None:
-        mode = table.start_mode
+    reason = _start_without_effect(definition, new=new, loads_at_once=loads_at_once)
+    if reason is not None:
+        mode = definition.start_mode
         yield f"START_MODE = {render_start_mode(mode) if mode else ''} changes nothing: {reason}"
 
 
@@ -69,20 +70,18 @@ def lateness_notices(options: Mapping[str, str], policy: PartitionPolicy) -> Ite
                 yield f"option {key} changes nothing: {POLICY_OPTION} is {policy.value}"
 
 
-def _start_without_effect(
-    table: MaterializedTable, *, new: bool, loads_at_once: bool
-) -> str | None:
-    mode = table.start_mode
+def _start_without_effect(definition: Definition, *, new: bool, loads_at_once: bool) -> str | None:
+    mode = definition.start_mode
     if mode is None:
         return None
-    if is_streaming(table.sources):
-        reads_kafka = any(source.name.table.startswith(_KAFKA) for source in table.sources)
+    if is_streaming(definition.sources):
+        reads_kafka = any(source.name.table.startswith(_KAFKA) for source in definition.sources)
         return "the stream begins where its startingOffsets say" if reads_kafka else None
-    if table.watched:
+    if definition.watched:
         return None  # the start mode has its effect here
     if not new:
         return None if resumes(mode) else "the table exists, and keeps its rows until a refresh"
-    if loads_at_once or (mode.kind in BEGINNINGS and not table.date_formatters()):
+    if loads_at_once or (mode.kind in BEGINNINGS and not definition.date_formatters()):
         return None
     return (
         "the first refresh is a scheduled one, of the partition of its schedule time; fill the "

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.clauses import StartKind, StartMode
-from tidegate_server.core.model.table import MaterializedTable, RefreshMode
+from tidegate_server.core.model.table import Definition, RefreshMode
 from tidegate_server.core.model.versions import PartitionSpec
 from tidegate_server.gateway.definition.checks import Setting
 from tidegate_server.gateway.options import START_MODE_KEY
@@ -76,12 +76,12 @@ def resumes(mode: StartMode | None) -> bool:
     return mode is not None and mode.kind.value.startswith(_RESUME)
 
 
-def start_of(table: MaterializedTable, now: datetime, zone: tzinfo) -> datetime | None:
+def start_of(definition: Definition, now: datetime, zone: tzinfo) -> datetime | None:
     """Return the time from which the first load covers partitions; None for all.
 
     :param zone: the time zone for a TIMESTAMP without one.
     """
-    mode = table.start_mode
+    mode = definition.start_mode
     if mode is None or mode.kind in BEGINNINGS:
         return None
     if mode.timestamp is not None:
@@ -90,20 +90,20 @@ def start_of(table: MaterializedTable, now: datetime, zone: tzinfo) -> datetime 
 
 
 def first_partitions(
-    table: MaterializedTable, now: datetime, zone: tzinfo
+    definition: Definition, now: datetime, zone: tzinfo
 ) -> tuple[PartitionSpec, ...]:
     """Return the partitions of the first load; empty for the whole table.
 
     :raises ServerError: MT_START_MODE_UNSUPPORTED if there are too many for one commit.
     """
-    start = start_of(table, now, zone)
-    if start is None or table.start_mode is None:
+    start = start_of(definition, now, zone)
+    if start is None or definition.start_mode is None:
         return ()
-    formatters, reach = table.date_formatters(), max(now - start, timedelta(0))
+    formatters, reach = definition.date_formatters(), max(now - start, timedelta(0))
     least = min(_LENGTHS[pattern_grain(pattern)] for pattern in formatters.values())
     if reach > _MOST_PARTITIONS * least:
         raise _unsupported_error(
-            table.start_mode,
+            definition.start_mode,
             f"its first load would cover more than {_MOST_PARTITIONS} partitions",
             "Begin later, and refresh older partitions with REFRESH PARTITION.",
         )

@@ -23,12 +23,13 @@ def create_storage(table: MaterializedTable, context: Context) -> str:
 
     :raises ServerError: MT_ALREADY_EXISTS if a plain table or view has one of the names.
     """
-    activated = replace(table, refresh_status=RefreshStatus.ACTIVATED)
+    definition = table.definition
+    activated = replace(table, state=replace(table.state, status=RefreshStatus.ACTIVATED))
     request = CreateTable(
         name=table.storage,
-        schema=table.schema,
-        partition_keys=table.partition_keys,
-        comment=table.comment,
+        schema=definition.schema,
+        partition_keys=definition.partition_keys,
+        comment=definition.comment,
         properties=definition_properties(activated),
         location=table.location,
     )

@@ -27,14 +27,14 @@ def check_ingest(table: MaterializedTable) -> None:
 
     :raises ServerError: MT_STREAM_UNSUPPORTED.
     """
-    if is_streaming(table.sources):
+    if is_streaming(table.definition.sources):
         for what, hint in _unsupported_clauses(table):
             raise _unsupported_error(table, what, hint)
 
 
 def check_created(statement: CreateMaterializedTable, table: MaterializedTable) -> None:
     """Reject BACKFILL FROM, as :func:`check_ingest` does."""
-    if is_streaming(table.sources) and statement.backfill_from is not None:
+    if is_streaming(table.definition.sources) and statement.backfill_from is not None:
         raise _unsupported_error(
             table, "BACKFILL FROM", "INSERT the rows into a table of their own."
         )
@@ -45,7 +45,7 @@ def check_refresh(statement: AlterRefresh, table: MaterializedTable) -> None:
 
     :raises ServerError: MT_STREAM_UNSUPPORTED.
     """
-    if not is_streaming(table.sources):
+    if not is_streaming(table.definition.sources):
         return
     if statement.kind is RefreshKind.FULL:
         raise _unsupported_error(table, "REFRESH FULL", _ANEW)
@@ -57,9 +57,9 @@ def check_refresh(statement: AlterRefresh, table: MaterializedTable) -> None:
 
 def check_same_stream(before: MaterializedTable, wanted: MaterializedTable) -> ServerError | None:
     """Return the error if a table would switch streams, or between stream and tables."""
-    if not (is_streaming(before.sources) or is_streaming(wanted.sources)):
+    if not (is_streaming(before.definition.sources) or is_streaming(wanted.definition.sources)):
         return None
-    names = [", ".join(str(s.name.table) for s in t.sources) for t in (before, wanted)]
+    names = [", ".join(str(s.name.table) for s in t.definition.sources) for t in (before, wanted)]
     if names[0] == names[1]:
         return None
     found, other = (name or "no table" for name in names)
@@ -67,18 +67,19 @@ def check_same_stream(before: MaterializedTable, wanted: MaterializedTable) -> S
 
 
 def _unsupported_clauses(table: MaterializedTable) -> Iterator[tuple[str, str]]:
-    if table.assertions:
+    definition = table.definition
+    if definition.assertions:
         yield "ASSERT", _DOWNSTREAM
     if table.enforced_key is not None:
         yield "An enforced primary key", _DOWNSTREAM
-    if table.immutable is not None:
+    if definition.immutable is not None:
         yield "IMMUTABLE WHERE", "Rows that were taken in are never changed."
-    if table.on_update is not None:
+    if definition.on_update is not None:
         yield "REFRESH_TRIGGER = ON UPDATE", "A stream is looked at as often as FRESHNESS says."
-    if table.date_formatters():
+    if definition.date_formatters():
         yield "A date-formatter", "Refreshes add what has arrived, whatever its partition."
-    if table.start_mode is not None and table.start_mode.kind not in _BEGINNINGS:
-        yield f"START_MODE = {table.start_mode.kind.value}", _START
+    if definition.start_mode is not None and definition.start_mode.kind not in _BEGINNINGS:
+        yield f"START_MODE = {definition.start_mode.kind.value}", _START
 
 
 def _unsupported_error(table: MaterializedTable, what: str, hint: str) -> ServerError:

@@ -16,7 +16,7 @@ from tidegate_server.core.messages.requests import (
     Request,
     SetTableProperties,
 )
-from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.table import Definition, MaterializedTable
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition.build import definition_properties
 from tidegate_server.gateway.definition.derived import drop_view, views
@@ -46,15 +46,18 @@ def apply_definition(
 
     :param restarts: cancel the runs of a CONTINUOUS pipeline and drop its checkpoint.
     """
-    if after.definition_version != before.definition_version:
+    if after.definition.version != before.definition.version:
         now, user = context.services.clock.now(), context.session.user
-        after = replace(after, defined_by=user, defined_at=now)
+        definition = replace(after.definition, defined_by=user, defined_at=now)
+        after = replace(after, definition=definition)
     if restarts:
         end_runs(before, context)
     with changing([before], context) as [before], ExitStack() as undo:
-        after = in_status_of(before, after)
-        if restarts:
-            after = replace(after, checkpoint_floor=_last_epoch(before, context))
+        floor = _last_epoch(before, context) if restarts else after.state.checkpoint_floor
+        state = replace(
+            before.state, resume_options=after.state.resume_options, checkpoint_floor=floor
+        )
+        after = replace(after, state=state)
         _change_workflow(before, after, context, undo)
         stored = change_storage(before, after, context, undo)
         # Check again: a stalled server may have lost its lease.
@@ -69,7 +72,7 @@ def apply_definition(
 def _follow_status(table: MaterializedTable, context: Context) -> None:
     """Update the workflow if failures changed the status meanwhile."""
     now = context.services.catalog.by_id(table.id)
-    if now is not None and now.refresh_status is not table.refresh_status:
+    if now is not None and now.state.status is not table.state.status:
         workflow = pipeline(now, context)
         context.services.scheduler.modify(ModifyWorkflow(workflow=workflow, table=now))
 
@@ -88,22 +91,12 @@ def changing(
         yield [_require_unchanged(table, context) for table in tables]
 
 
-def in_status_of(now: MaterializedTable, table: MaterializedTable) -> MaterializedTable:
-    """Return ``table`` with the status and held version of ``now``."""
-    return replace(
-        table,
-        refresh_status=now.refresh_status,
-        status_reason=now.status_reason,
-        held=now.held,
-    )
-
-
 def _require_unchanged(before: MaterializedTable, context: Context) -> MaterializedTable:
-    """Reject overwriting a concurrent change; raises MT_STATE."""
+    """Reject overwriting a concurrent change, except of the status; raises MT_STATE."""
     now = context.services.catalog.by_id(before.id)
     if now is None:
         raise error(Code.MT_NOT_FOUND, table=before.name)
-    if in_status_of(before, now) != before:
+    if not _is_unchanged(before, now):
         raise error(
             Code.MT_STATE,
             table=before.name,
@@ -114,10 +107,20 @@ def _require_unchanged(before: MaterializedTable, context: Context) -> Materiali
     return now
 
 
+def _is_unchanged(before: MaterializedTable, now: MaterializedTable) -> bool:
+    """Return whether two states differ at most in the status and the held version."""
+    old, new = before.state, now.state
+    return (
+        replace(now, state=old) == before
+        and new.resume_options == old.resume_options
+        and new.checkpoint_floor == old.checkpoint_floor
+    )
+
+
 def _last_epoch(table: MaterializedTable, context: Context) -> int:
     """Return the epoch up to which commits are no checkpoints after a restart."""
     runs = context.services.ledger.runs(table.id, limit=100)
-    return max([table.checkpoint_floor, *(run.epoch or 0 for run in runs)])
+    return max([table.state.checkpoint_floor, *(run.epoch or 0 for run in runs)])
 
 
 def register(table: MaterializedTable, context: Context, undo: ExitStack) -> None:
@@ -167,25 +170,26 @@ def change_storage(
         compensate(undo, lambda: context.services.engine.call(back))
         context.services.engine.call(step)
 
-    old = {view.name: view for view in views(before)}
-    new = {view.name: view for view in views(after)}
+    old_views = {view.name: view for view in views(before)}
+    new_views = {view.name: view for view in views(after)}
     moved = before.storage != after.storage
-    for name, view in old.items():
-        if moved or name not in new:
+    for name, view in old_views.items():
+        if moved or name not in new_views:
             call(drop_view(view), view)
     if before.storage != after.storage:
         call(rename_storage(before, after), rename_storage(after, before))
         after = replace(after, location=_location(after, context))
-    if before.schema == after.schema and before.comment == after.comment:
+    old, now = before.definition, after.definition
+    if old.schema == now.schema and old.comment == now.comment:
         properties = definition_properties(after)
         call(
             SetTableProperties(name=after.storage, properties=properties),
             restore_request(before, after),
         )
     else:
-        call(evolve_request(before, after), restore_request(before, after))
-    for name, view in new.items():
-        found = None if moved else old.get(name)
+        call(evolve_request(old, after), restore_request(before, after))
+    for name, view in new_views.items():
+        found = None if moved else old_views.get(name)
         if found is None:
             call(view, drop_view(view))
         elif replace(found, settings={}) != replace(view, settings={}):
@@ -202,19 +206,20 @@ def write_definition(
     engine.call(SetTableProperties(name=after.storage, properties=definition_properties(after)))
 
 
-def evolve_request(before: MaterializedTable, after: MaterializedTable) -> EvolveTable:
+def evolve_request(before: Definition, after: MaterializedTable) -> EvolveTable:
     """Return the request to apply a definition to the storage."""
+    definition = after.definition
     types = {column.name.lower(): column.type for column in before.schema}
     widened = tuple(
         column.name
-        for column in after.schema
+        for column in definition.schema
         if types.get(column.name.lower(), column.type) != column.type
     )
     return EvolveTable(
         name=after.storage,
         table_id=after.id,
-        schema=after.schema,
-        comment=after.comment,
+        schema=definition.schema,
+        comment=definition.comment,
         properties=definition_properties(after),
         widened=widened,
     )
@@ -225,8 +230,8 @@ def restore_request(before: MaterializedTable, after: MaterializedTable) -> Evol
     return EvolveTable(
         name=after.storage,
         table_id=before.id,
-        schema=before.schema,
-        comment=before.comment,
+        schema=before.definition.schema,
+        comment=before.definition.comment,
         properties=definition_properties(before),
     )
 

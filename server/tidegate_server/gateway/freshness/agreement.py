@@ -124,14 +124,16 @@ def _identities(members: Sequence[Member]) -> Identities:
     return {
         source.table_id: by_name[source.name.folded()]
         for member in members
-        for source in member.table.sources
+        for source in member.table.definition.sources
         if source.name.folded() in by_name
     }
 
 
 def _source_names(members: Sequence[Member]) -> Mapping[str, str]:
     return {
-        source.table_id: str(source.name) for member in members for source in member.table.sources
+        source.table_id: str(source.name)
+        for member in members
+        for source in member.table.definition.sources
     }
 
 
@@ -161,8 +163,8 @@ def _moments(
     others: Collection[str],
 ) -> Sequence[_Moment]:
     table, found = member.table, []
-    sources = {s.table_id for s in table.sources if s.kind is SourceKind.VERSIONED}
-    files = {s.table_id for s in table.sources if s.kind is SourceKind.PLAIN}
+    sources = {s.table_id for s in table.definition.sources if s.kind is SourceKind.VERSIONED}
+    files = {s.table_id for s in table.definition.sources if s.kind is SourceKind.PLAIN}
     own = contents[table.id]
     newest = max(own.values(), default=None)
     for at, run in sorted(_by_version(member.runs).items(), reverse=True):
@@ -174,7 +176,7 @@ def _moments(
         ):
             continue  # it read different tables than the current query
         rows = own[at]
-        if member.read and run.definition_version != table.definition_version and rows != newest:
+        if member.read and run.definition_version != table.definition.version and rows != newest:
             continue  # its columns may differ
         mark = f"{table.id}@{at}"
         seen: dict[str, Seen] = {table.id: (rows, "")}
@@ -183,7 +185,7 @@ def _moments(
             version = contents.get(known, {}).get(version, version)
             seen[known] = (version, mark if partial else "")
         began = run.started_at or run.queued_at
-        for source in table.sources:
+        for source in table.definition.sources:
             if source.kind is not SourceKind.VERSIONED:
                 seen[source.table_id] = (int(began.timestamp() * 1_000_000), mark)
         if not any(seen[key][1] for key in others if key in seen):

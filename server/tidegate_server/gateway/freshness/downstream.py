@@ -23,10 +23,10 @@ def needed_freshness(table: MaterializedTable, consumers: Consumers) -> Freshnes
             if reader.id in seen:
                 continue
             seen.add(reader.id)
-            if reader.downstream:
+            if reader.definition.downstream:
                 waiting.append(reader)
-            elif least is None or reader.freshness.seconds < least.seconds:
-                least = reader.freshness
+            elif least is None or reader.definition.freshness.seconds < least.seconds:
+                least = reader.definition.freshness
     return least
 
 
@@ -47,14 +47,14 @@ def refreshed_with(table: MaterializedTable, find: Find) -> list[MaterializedTab
 
 def warnings(table: MaterializedTable, consumers: Consumers, find: Find) -> Iterator[str]:
     """Yield warnings about a table's freshness and its neighbours."""
-    if table.downstream and needed_freshness(table, consumers) is None:
+    if table.definition.downstream and needed_freshness(table, consumers) is None:
         yield f"{table.name} has {NO_CONSUMERS}."
     yield from misfits(table, consumers, find)
 
 
 def misfits(table: MaterializedTable, consumers: Consumers, find: Find) -> Iterator[str]:
     """Yield mismatches between the freshness of a table and its neighbours."""
-    for source in table.sources:
+    for source in table.definition.sources:
         above = find(source.name)
         if above is not None:
             yield from _between(above, table)
@@ -64,16 +64,16 @@ def misfits(table: MaterializedTable, consumers: Consumers, find: Find) -> Itera
 
 def _belongs(entry: MaterializedTable, kept: list[MaterializedTable]) -> bool:
     """Say whether a table is refreshed together with one of ``kept``."""
-    if not entry.downstream or not entry.kept_fresh:
+    if not entry.definition.downstream or not entry.state.kept_fresh:
         return False
     names = {entry.name.folded(), entry.storage.folded()}
-    return any(source.name.folded() in names for one in kept for source in one.sources)
+    return any(source.name.folded() in names for one in kept for source in one.definition.sources)
 
 
 def _between(source: MaterializedTable, reader: MaterializedTable) -> Iterator[str]:
-    if source.downstream or reader.downstream:
+    if source.definition.downstream or reader.definition.downstream:
         return
-    theirs, own = source.freshness, reader.freshness
+    theirs, own = source.definition.freshness, reader.definition.freshness
     said = f"{reader.name} ({own.value} {own.unit.name}) reads {source.name}"
     if own.seconds < theirs.seconds:
         yield (

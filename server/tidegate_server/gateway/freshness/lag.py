@@ -103,14 +103,14 @@ def lag_report(
     return LagReport(
         table_id=table.id,
         table=table.name,
-        target=table.freshness.seconds,
+        target=table.definition.freshness.seconds,
         actual=waiting if last is not None else None,
         exact=current is not None and changed is None,
         data_timestamp=_read_at(last) if last is not None else None,
         p50=_percentile(pieces, 0.5),
         p95=_percentile(pieces, 0.95),
         longest=max((end for _, end, _ in pieces), default=None),
-        within_target=_share(pieces, table.freshness.seconds),
+        within_target=_share(pieces, table.definition.freshness.seconds),
         causes=_causes(table, history, changed, now) if changed is not None else {},
     )
 
@@ -165,12 +165,12 @@ def _time_of_change(
 
     A watched table requests a refresh on each change: no request means no change.
     """
-    if not table.watched or not table.kept_fresh:
+    if not table.definition.watched or not table.state.kept_fresh:
         return _read_at(last)
     asked = next((r for r in after if r.trigger is Trigger.UPSTREAM_CHANGE), None)
     if asked is None:
         return _read_at(last) if after or known else None
-    return max(_read_at(last), asked.queued_at - table.gathering)
+    return max(_read_at(last), asked.queued_at - table.definition.gathering)
 
 
 # ---- over the window -------------------------------------------------------------------------
@@ -233,9 +233,9 @@ def _causes(
 ) -> Mapping[LagCause, float]:
     """Split the time since a change by cause; time outside of runs is ``idle``."""
     idle = LagCause.SCHEDULE
-    if table.refresh_status is RefreshStatus.SUSPENDED:
+    if table.state.status is RefreshStatus.SUSPENDED:
         idle = LagCause.SUSPENDED
-    elif table.held is not None:
+    elif table.state.held is not None:
         idle = LagCause.HELD
     seconds: dict[LagCause, float] = {}
     reached, waiting = changed, idle

@@ -77,7 +77,7 @@ def as_of(table: MaterializedTable, known: Known, version: int | None = None) ->
     silent = known.silent(table)
     moments = [
         _shown_since(source, run, known)
-        for source in table.sources
+        for source in table.definition.sources
         if source.table_id not in silent
     ]
     found = [moment for moment in moments if moment is not None]

@@ -18,7 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from tidegate_server.core.model.clock import Clock
 from tidegate_server.core.model.names import quote_identifier
 from tidegate_server.core.model.runs import RefreshRun
-from tidegate_server.core.model.table import MaterializedTable, RefreshMode
+from tidegate_server.core.model.table import Definition, MaterializedTable, RefreshMode
 from tidegate_server.core.refresh.upkeep import RowPart, UpkeepRun
 from tidegate_server.core.sql.render import render_distribution, render_start_mode, render_trigger
 from tidegate_server.gateway.catalog.base import CatalogReader
@@ -337,7 +337,7 @@ class SystemTables:
         rows = [
             row
             for table in self._catalog.tables()
-            if table.constraints or table.enforced_key
+            if table.definition.constraints or table.enforced_key
             for row in _expectation_rows(table, self._ledger.last_success(table.id))
         ]
         return pa.Table.from_pylist(rows, schema=_EXPECTATIONS)
@@ -346,7 +346,7 @@ class SystemTables:
         rows = [
             {**_table_columns(table), **row}
             for table in self._catalog.tables()
-            if table.partition_keys
+            if table.definition.partition_keys
             for row in partition_rows(
                 self._ledger.runs(table.id, limit=_PARTITION_RUNS), self._calendar(table)
             )
@@ -361,8 +361,8 @@ class SystemTables:
         return Calendar(
             now=self._clock.now(),
             zone=read_timezone(self._timezone(table).strip()),
-            formatters=table.date_formatters(),
-            lateness=read_lateness(table.options),
+            formatters=table.definition.date_formatters(),
+            lateness=read_lateness(table.definition.options),
         )
 
     def _definition_versions(self) -> pa.Table:
@@ -370,7 +370,7 @@ class SystemTables:
         for definition in self._catalog.replaced_definitions():
             replaced[definition.id].append(definition)
         rows = [
-            {**_table_columns(table), "in_force": v.definition_version == table.definition_version}
+            {**_table_columns(table), "in_force": v.definition_version == table.definition.version}
             | dict(zip(history.ARROW.names, v.row(), strict=True))
             for table in self._catalog.tables()
             for v in history.describe_versions([*replaced[table.id], table])
@@ -387,41 +387,44 @@ class SystemTables:
 
 
 def _definition_row(table: MaterializedTable) -> dict[str, Any]:
+    definition, state = table.definition, table.state
     return {
         **_table_columns(table),
-        "refresh_status": table.refresh_status.value,
-        "status_reason": table.status_reason,
-        "held_version": None if table.held is None else _json(table.held),
-        "logical_refresh_mode": table.logical_refresh_mode.value,
-        "refresh_mode": table.refresh_mode.value,
-        "freshness": "DOWNSTREAM" if table.downstream else str(table.freshness),
-        "freshness_seconds": table.freshness.seconds,
-        "refresh_trigger": _trigger(table),
-        "execute_as": table.execute_as or table.owner,
-        "partition_keys": _json(table.partition_keys),
-        "primary_key": None if table.primary_key is None else _json(table.primary_key),
-        "options": _json(table.options),
-        "comment": table.comment,
+        "refresh_status": state.status.value,
+        "status_reason": state.status_reason,
+        "held_version": None if state.held is None else _json(state.held),
+        "logical_refresh_mode": definition.logical_refresh_mode.value,
+        "refresh_mode": definition.refresh_mode.value,
+        "freshness": "DOWNSTREAM" if definition.downstream else str(definition.freshness),
+        "freshness_seconds": definition.freshness.seconds,
+        "refresh_trigger": _trigger(definition),
+        "execute_as": definition.execute_as or table.owner,
+        "partition_keys": _json(definition.partition_keys),
+        "primary_key": None if definition.primary_key is None else _json(definition.primary_key),
+        "options": _json(definition.options),
+        "comment": definition.comment,
         "owner": table.owner,
         "execution_target": table.execution_target,
         "location": table.location,
-        "definition_version": table.definition_version,
-        "derived_columns": _json([column.name for column in table.derived]),
-        "watermark": None if table.watermark is None else _json(table.watermark),
-        "distribution": _render(render_distribution, table.distribution),
-        "start_mode": _render(render_start_mode, table.start_mode),
-        "expectations": _json(table.expectations),
-        "assertions": _json(table.assertions),
-        "immutable": table.immutable,
-        "backfilled_from": _render(str, table.backfilled_from),
-        "original_query": table.original_query,
-        "expanded_query": table.expanded_query,
+        "definition_version": definition.version,
+        "derived_columns": _json([column.name for column in definition.derived]),
+        "watermark": None if definition.watermark is None else _json(definition.watermark),
+        "distribution": _render(render_distribution, definition.distribution),
+        "start_mode": _render(render_start_mode, definition.start_mode),
+        "expectations": _json(definition.expectations),
+        "assertions": _json(definition.assertions),
+        "immutable": definition.immutable,
+        "backfilled_from": _render(str, definition.backfilled_from),
+        "original_query": definition.original_query,
+        "expanded_query": definition.expanded_query,
         "created_at": table.created_at,
     }
 
 
-def _trigger(table: MaterializedTable) -> str | None:
-    return None if table.refresh_mode is RefreshMode.CONTINUOUS else render_trigger(table.on_update)
+def _trigger(definition: Definition) -> str | None:
+    if definition.refresh_mode is RefreshMode.CONTINUOUS:
+        return None
+    return render_trigger(definition.on_update)
 
 
 def _edges(table: MaterializedTable) -> list[dict[str, Any]]:
@@ -436,7 +439,7 @@ def _edges(table: MaterializedTable) -> list[dict[str, Any]]:
             "source_is_materialized_table": source.materialized_table,
             "via": _json([str(view) for view in source.via]),
         }
-        for source in table.sources
+        for source in table.definition.sources
     ]
 
 
@@ -451,7 +454,7 @@ def _column_edges(table: MaterializedTable) -> list[dict[str, Any]]:
             "source_column": origin.source_column,
             "unchanged": origin.unchanged,
         }
-        for origin in table.lineage
+        for origin in table.definition.lineage
     ]
 
 
@@ -486,7 +489,8 @@ def _part(part: RowPart | None) -> str | None:
 
 
 def _expectation_rows(table: MaterializedTable, run: RefreshRun | None) -> list[dict[str, Any]]:
-    expected = [(each.name, each.condition, each.violation) for each in table.constraints]
+    constraints = table.definition.constraints
+    expected = [(each.name, each.condition, each.violation) for each in constraints]
     if key := table.enforced_key:
         columns = ", ".join(map(quote_identifier, key.columns))
         expected.append((key.name, f"PRIMARY KEY ({columns})", key.violation))

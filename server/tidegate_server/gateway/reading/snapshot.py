@@ -75,7 +75,7 @@ def _beside(
     return {
         source.name.folded(): source.table_id
         for table in tables
-        for source in table.sources
+        for source in table.definition.sources
         if source.name.folded() in names
     }
 

@@ -16,7 +16,7 @@ from tidegate_server.core.model.clauses import Violation
 from tidegate_server.core.model.names import quote_identifier
 from tidegate_server.core.model.runs import RefreshRun, Trigger
 from tidegate_server.core.model.states import RefreshStatus
-from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.table import Definition, MaterializedTable
 from tidegate_server.core.model.versions import Source, SourceKind, is_streaming
 from tidegate_server.core.refresh.request import RefreshRequest
 from tidegate_server.core.refresh.waves import ancestors
@@ -155,7 +155,7 @@ def _gather_known(tables: Iterable[MaterializedTable], context: Context) -> Know
     sources = {
         source.table_id: source
         for table in along.values()
-        for source in table.sources
+        for source in table.definition.sources
         if source.kind is SourceKind.VERSIONED
     }
     # The clock is read first: changes after this moment do not make anything older at it.
@@ -227,7 +227,7 @@ def _inline(
     for table in (mentioned | above).values():
         if table.id not in old:
             continue
-        dependency = _other_dependency(table)
+        dependency = _other_dependency(table.definition)
         if dependency is not None:
             reason = f"{_reason(old[table.id], bound)}, and its rows also depend on {dependency}"
             raise error(Code.MT_TOO_STALE, table=table.name, reason=reason, key=MAX_STALENESS_KEY)
@@ -237,34 +237,35 @@ def _inline(
     return tuple(found)
 
 
-def _other_dependency(table: MaterializedTable) -> str | None:
+def _other_dependency(definition: Definition) -> str | None:
     """Return what else a table's rows depend on besides its query, if anything."""
-    if is_streaming(table.sources):
+    if is_streaming(definition.sources):
         return "a stream"
-    if table.derived:
+    if definition.derived:
         return "columns that are evaluated on read"
-    if table.immutable is not None:
+    if definition.immutable is not None:
         return "immutable rows"
-    if any(each.violation in _CHOOSING for each in table.expectations):
+    if any(each.violation in _CHOOSING for each in definition.expectations):
         return "expectations that choose among its rows"
-    if any(each.violation in _GATING for each in table.assertions):
+    if any(each.violation in _GATING for each in definition.assertions):
         return "assertions about what is served"
     return None
 
 
 def _as_query(table: MaterializedTable, *, mentioned: bool) -> InlinedTable:
-    names = [quote_identifier(column.name) for column in table.schema.columns]
+    definition = table.definition
+    names = [quote_identifier(column.name) for column in definition.schema.columns]
     cast = ", ".join(
         f"CAST({name} AS {column.type}) AS {name}"
-        for name, column in zip(names, table.schema.columns, strict=True)
+        for name, column in zip(names, definition.schema.columns, strict=True)
     )
     # The line break keeps a comment at the query's end from swallowing the bracket.
-    query = f"SELECT {cast} FROM ({table.expanded_query}\n) AS q({', '.join(names)})"
+    query = f"SELECT {cast} FROM ({definition.expanded_query}\n) AS q({', '.join(names)})"
     return InlinedTable(
         name=table.name.folded(),
         query=query,
-        columns=table.schema.names(),
-        settings=spark_settings(table.settings),
+        columns=definition.schema.names(),
+        settings=spark_settings(definition.settings),
         mentioned=mentioned,
     )
 
@@ -285,7 +286,7 @@ def _refresh(tables: Iterable[MaterializedTable], bound: Bound, context: Context
     steps = [
         _step(table, number, context)
         for number, table in enumerate(wave.values(), start=1)
-        if table.refresh_status is not RefreshStatus.INITIALIZING
+        if table.state.status is not RefreshStatus.INITIALIZING
     ]
     if not steps:
         return

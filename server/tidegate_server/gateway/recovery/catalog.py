@@ -20,6 +20,7 @@ from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.scheduler.base import CreateWorkflow, Ledger, WorkflowScheduler
 from tidegate_server.gateway.scheduler.workflows import workflow_for
+from tidegate_server.gateway.store.stored_table import decode_definition
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ def rebuild(
 def _read(found: FoundDefinition) -> MaterializedTable | None:
     """Return a definition under the current name of its storage; None if it is damaged."""
     try:
-        table = msgspec.json.decode(found.definition, type=MaterializedTable)
+        table = decode_definition(found.definition)
     except msgspec.DecodeError as problem:
         logger.warning("the definition in %s cannot be read: %s", found.storage, problem)
         return None
@@ -63,9 +64,9 @@ def _read(found: FoundDefinition) -> MaterializedTable | None:
         name=visible_name(found.storage),
         storage_table=found.storage if table.storage_table is not None else None,
         location=found.location,
-        refresh_status=RefreshStatus.SUSPENDED,
-        status_reason=Reason.REBUILT,
-        held=None,
+        state=replace(
+            table.state, status=RefreshStatus.SUSPENDED, status_reason=Reason.REBUILT, held=None
+        ),
     )
 
 
@@ -92,8 +93,8 @@ def _add(
     if commit is not None:
         # The table itself rejects epochs up to that of its last commit.
         ledger.raise_epoch(table.id, commit.epoch)
-    held = answer.held
-    catalog.create(replace(table, held=None if held is None else _held_version(table, held)))
+    held = None if answer.held is None else _held_version(table, answer.held)
+    catalog.create(replace(table, state=replace(table.state, held=held)))
     workflow = workflow_for(table, timezone, options)
     scheduler.create(CreateWorkflow(workflow=workflow, table=table))
     logger.info("Rebuilt materialized table %s (%s)", table.name, table.id)

@@ -24,7 +24,13 @@ from tidegate_server.core.messages.requests import (
 )
 from tidegate_server.core.model.names import TableName, quarantine_name, visible_name
 from tidegate_server.core.model.states import RefreshStatus
-from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.table import (
+    Dropping,
+    Leaving,
+    MaterializedTable,
+    RollingBack,
+    Swapping,
+)
 from tidegate_server.gateway.catalog.base import Catalog, CatalogReader
 from tidegate_server.gateway.definition.derived import views
 from tidegate_server.gateway.definition.places import places
@@ -81,7 +87,7 @@ def _suspend_if_unreadable(
     table: MaterializedTable, catalog: Catalog, options: Mapping[str, str]
 ) -> MaterializedTable:
     cron = table_option(table, options)(CRON_OPTION)
-    if cron is None or table.watched or table.downstream:
+    if cron is None or table.definition.watched or table.definition.downstream:
         return table
     try:
         check_cron(cron.strip())
@@ -119,7 +125,7 @@ def realign_storage(
         for table in kept:
             _restore_storage(table, there.get(table.id), catalog, engine)
         # The views of a restored definition still have the names of the newer definition.
-        back = {table.id for table in kept if table.rolling_back is not None}
+        back = {table.id for table in kept if isinstance(table.pending, RollingBack)}
         places = _places(engine)
         found = [
             table
@@ -149,20 +155,21 @@ def _find_misplaced(catalog: CatalogReader, engine: Engine) -> list[Materialized
 
 def interrupted_tables(catalog: CatalogReader) -> list[MaterializedTable]:
     """Return tables with an unfinished CONVERT TO TABLE, SWAP WITH or ROLLBACK of both."""
-    return [t for t in catalog.tables() if t.leaving or t.swapping or t.rolling_back is not None]
+    return [t for t in catalog.tables() if isinstance(t.pending, Leaving | Swapping | RollingBack)]
 
 
 def restore_definition(table: MaterializedTable, engine: Engine) -> tuple[MaterializedTable, bool]:
     """Return a table's definition after an interrupted ROLLBACK of both, and whether its rows were
     rolled back, which the table's own last commit shows."""
-    mark = table.rolling_back
-    if mark is None:
+    mark = table.pending
+    if not isinstance(mark, RollingBack):
         raise error(Code.INTERNAL, reason=f"{table.name} is not being rolled back")
     answer = engine.call(LastCommit(name=table.storage, table_id=table.id))
     commit = answer.commit
     if commit is None or commit.refresh_id != mark.refresh_id:
-        return replace(table, rolling_back=None), False
-    return replace(mark.to, rolling_back=None, checkpoint_floor=commit.epoch), True
+        return replace(table, pending=None), False
+    state = replace(mark.to.state, checkpoint_floor=commit.epoch)
+    return replace(mark.to, state=state, pending=None), True
 
 
 def _location(table: MaterializedTable, engine: Engine) -> str:
@@ -181,16 +188,17 @@ def _restore_storage(
 
     :param there: where the storage was found.
     """
-    kept, resumes = replace(table, leaving=False, swapping=False), False
+    kept, resumes = replace(table, pending=None), False
     evolved = taken_back(kept)
     try:
-        if table.swapping:
+        if isinstance(table.pending, Swapping):
             engine.call(places(table), wait=0)
-        if table.rolling_back is not None:
+        if isinstance(table.pending, RollingBack):
             found = table if there is None else replace(table, storage_table=there)
             made, came = restore_definition(found, engine)
-            kept = made if came else replace(kept, rolling_back=None)
-            resumes = table.rolling_back.active and not came
+            if came:
+                kept = made
+            resumes = table.pending.active and not came
             evolved = replace(taken_back(kept), name=found.storage)
         engine.call(evolved, wait=0)
     except ServerError as problem:
@@ -217,8 +225,8 @@ def _claim(key: str, ledger: Ledger, owner: str, now: datetime, server_id: str) 
 
 
 def _complete_tables(catalog: CatalogReader) -> list[MaterializedTable]:
-    tables = (t for t in catalog.tables() if not t.dropping)
-    return [t for t in tables if t.refresh_status is not RefreshStatus.INITIALIZING]
+    tables = (t for t in catalog.tables() if not isinstance(t.pending, Dropping))
+    return [t for t in tables if t.state.status is not RefreshStatus.INITIALIZING]
 
 
 def _is_placed(table: MaterializedTable, listed: Mapping[TableName, TableInfo]) -> bool:

@@ -17,6 +17,7 @@ from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.definition.derived import views
 from tidegate_server.gateway.link.client import Engine
+from tidegate_server.gateway.store.stored_table import decode_definition
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +119,7 @@ def _plain_entries(found: Sequence[FoundTable]) -> list[_Entry]:
 def _defined_name(table: FoundTable) -> TableName | None:
     """Return the name in a table's own definition; None if there is no readable one."""
     try:
-        return msgspec.json.decode(table.definition or "", type=MaterializedTable).storage
+        return decode_definition(table.definition or "").storage
     except msgspec.DecodeError as error:
         logger.warning("the definition in %s cannot be read: %s", table.location, error)
         return None

@@ -12,7 +12,7 @@ from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.states import RefreshStatus, RunState
-from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.table import Dropping, MaterializedTable
 from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.definition.derived import drop_view, views
 from tidegate_server.gateway.link.client import Engine
@@ -121,9 +121,9 @@ class Recovery:
 
     def _is_stuck(self, table: MaterializedTable, now: datetime) -> bool:
         """Return whether the CREATE or DROP of a table was interrupted."""
-        if table.dropping:
+        if isinstance(table.pending, Dropping):
             return not self._is_at_work(f"{DEFINITION_LEASE}{table.id}", now)
-        creating = table.refresh_status is RefreshStatus.INITIALIZING
+        creating = table.state.status is RefreshStatus.INITIALIZING
         return creating and not self._is_at_work(f"{CREATION_LEASE}{table.id}", now)
 
     def _is_at_work(self, key: str, now: datetime) -> bool:
@@ -134,7 +134,7 @@ class Recovery:
 
     def _remove(self, table: MaterializedTable) -> None:
         """Complete an interrupted DROP, or undo an interrupted CREATE."""
-        action = "DROP" if table.dropping else "CREATE"
+        action = "DROP" if isinstance(table.pending, Dropping) else "CREATE"
         logger.warning("removing %s, whose %s was interrupted", table.name, action)
         self._scheduler.delete(DeleteWorkflow(table_id=table.id))
         for view in views(table):

@@ -143,16 +143,17 @@ def detail_body(
     table: MaterializedTable, workflow: Workflow | None, last: RefreshRun | None
 ) -> TableDetailBody:
     """Return a table with its definition, its schedule and its last run."""
+    definition = table.definition
     firing = workflow is not None and workflow.active
     return TableDetailBody(
         **_head(table),
-        comment=table.comment,
-        columns=_columns(table.schema),
-        partition_keys=table.partition_keys,
-        primary_key=table.primary_key.columns if table.primary_key else (),
-        options=table.options,
-        original_query=table.original_query,
-        expanded_query=table.expanded_query,
+        comment=definition.comment,
+        columns=_columns(definition.schema),
+        partition_keys=definition.partition_keys,
+        primary_key=definition.primary_key.columns if definition.primary_key else (),
+        options=definition.options,
+        original_query=definition.original_query,
+        expanded_query=definition.expanded_query,
         created_at=table.created_at,
         cron=workflow.cron if workflow else None,
         timezone=workflow.timezone if workflow and workflow.cron else None,
@@ -188,18 +189,19 @@ def refresh_body(run: RefreshRun) -> RefreshBody:
 
 
 def _head(table: MaterializedTable) -> dict[str, Any]:
+    definition = table.definition
     return {
         "id": table.id,
         "catalog": table.name.catalog,
         "schema": table.name.schema,
         "name": table.name.table,
         "owner": table.owner,
-        "refresh_mode": table.refresh_mode.value,
-        "refresh_status": table.refresh_status.value,
-        "status_reason": table.status_reason,
+        "refresh_mode": definition.refresh_mode.value,
+        "refresh_status": table.state.status.value,
+        "status_reason": table.state.status_reason,
         "held_version": lag.held_since(table),
-        "freshness": f"{table.freshness.value} {table.freshness.unit.name}",
-        "definition_version": table.definition_version,
+        "freshness": f"{definition.freshness.value} {definition.freshness.unit.name}",
+        "definition_version": definition.version,
     }
 
 

@@ -91,11 +91,11 @@ def refresh_request(
     :raises ServerError: MT_SCHEDULE_TIME, MT_PARTITION_UNKNOWN, MT_PARTITION_TYPE,
         MT_OPTION_VALUE, MT_STATE, NOT_SUPPORTED, INVALID_REQUEST, or Spark's error for a setting.
     """
-    if table.refresh_status is RefreshStatus.INITIALIZING:
+    if table.state.status is RefreshStatus.INITIALIZING:
         raise error(
             Code.MT_STATE,
             table=table.name,
-            found=table.refresh_status.value,
+            found=table.state.status.value,
             action="REFRESH",
             expected="ACTIVATED or SUSPENDED",
         )
@@ -143,21 +143,23 @@ def read_schedule_time(text: str | None, timezone: str) -> datetime:
 def _periodic(
     body: RefreshCommandBody, table: MaterializedTable, services: Services, user: str
 ) -> RefreshRequest:
+    definition = table.definition
     config = services.config
     timezone = schedule_timezone(table, config.timezone, config.options)
     fire = read_schedule_time(body.schedule_time, timezone)
     if body.static_partitions:
         reason = "a periodic refresh finds its partitions itself: leave staticPartitions out"
         raise error(Code.INVALID_REQUEST, reason=reason)
+    own, resumed = definition.options, table.state.resume_options
     seen = replace(
         table,
-        options={**table.options, **body.dynamic_options},
-        resume_options={**table.resume_options, **body.dynamic_options},
+        definition=replace(definition, options={**own, **body.dynamic_options}),
+        state=replace(table.state, resume_options={**resumed, **body.dynamic_options}),
     )
     partitions = partitions_of_fire(
-        seen,
+        seen.definition,
         fire,
-        freshness=timedelta(seconds=table.freshness.seconds),
+        freshness=timedelta(seconds=definition.freshness.seconds),
         timezone=timezone,
         option=table_option(seen, config.options),
         past=lambda: services.ledger.runs(table.id, limit=PAST_RUNS),

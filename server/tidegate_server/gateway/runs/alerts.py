@@ -98,9 +98,9 @@ class Alerts:
             self._breaches.end(gone)
 
     def _keeps_pace(self, table: MaterializedTable) -> bool:
-        if table.refresh_status is not RefreshStatus.ACTIVATED:
+        if table.state.status is not RefreshStatus.ACTIVATED:
             return False
-        return not table.downstream or bool(self._catalog.consumers(table.name))
+        return not table.definition.downstream or bool(self._catalog.consumers(table.name))
 
     def _judge(self, table: MaterializedTable, known: bool, now: datetime) -> None:
         report = lag.present_at(table, self._ledger, now)

@@ -9,7 +9,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from tidegate_server.core.model.runs import RefreshRun
-from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.table import Definition, MaterializedTable
 from tidegate_server.gateway.freshness.lag import LagReport, lag_report
 from tidegate_server.gateway.scheduler.base import Ledger
 
@@ -22,10 +22,10 @@ def moment(time: datetime | None) -> str | None:
     return None if time is None else time.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def freshness(table: MaterializedTable) -> str:
+def freshness(definition: Definition) -> str:
     """Format a freshness without quotes; DOWNSTREAM includes its derived value."""
-    text = f"{table.freshness.value} {table.freshness.unit.name}"
-    return f"DOWNSTREAM ({text})" if table.downstream else text
+    text = f"{definition.freshness.value} {definition.freshness.unit.name}"
+    return f"DOWNSTREAM ({text})" if definition.downstream else text
 
 
 def lag(report: LagReport) -> str | None:
@@ -37,7 +37,7 @@ def lag(report: LagReport) -> str | None:
 
 def held_since(table: MaterializedTable) -> str | None:
     """Return which version of a table is held, since when and why."""
-    found = table.held
+    found = table.state.held
     if found is None:
         return None
     return f"{found.refresh_id} since {moment(found.since)}: {found.reason}"

@@ -23,7 +23,7 @@ from tidegate_server.core.messages.requests import (
 from tidegate_server.core.model.clock import Clock
 from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.core.model.states import RunState
-from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.table import MaterializedTable, Swapping
 from tidegate_server.core.refresh.request import Recompute, RefreshRequest
 from tidegate_server.core.refresh.upkeep import (
     ContentCompared,
@@ -312,7 +312,7 @@ class Upkeep:
         names = {table.name.folded(), table.storage.folded()}
         versions = set()
         for reader in readers(table, self._catalog.consumers):
-            ids = [s.table_id for s in reader.sources if s.name.folded() in names]
+            ids = [s.table_id for s in reader.definition.sources if s.name.folded() in names]
             last = self._ledger.last_success(reader.id)
             for run in (*self._ledger.commits(reader.id, 1), *([last] if last else [])):
                 versions |= {run.sources[key] for key in ids if key in run.sources}
@@ -328,13 +328,17 @@ class Upkeep:
     def _hold_lease(self, run: UpkeepRun, table: MaterializedTable) -> Iterator[bool]:
         """Hold the table's lease, if free, for at most the time compaction may take."""
         owner = f"{self._server_id}/{DEFINITION_LEASE}{run.upkeep_id}"
-        end = self._clock.now() + time_to_compact(table.freshness)
+        end = self._clock.now() + time_to_compact(table.definition.freshness)
         if not self._claim(table.id, owner):
             yield False
             return
         # The previous holder of the lease may have replaced the table.
         current = self._catalog.by_id(table.id)
-        same = current is not None and current.storage == table.storage and not current.swapping
+        same = (
+            current is not None
+            and current.storage == table.storage
+            and not isinstance(current.pending, Swapping)
+        )
 
         def cancel_if_over(keeper: LeaseKeeper) -> None:
             if keeper.lost or self._clock.now() >= end:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import assert_never
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import (
@@ -17,7 +18,16 @@ from tidegate_server.core.messages.requests import (
 from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RefreshRun, Strategy
 from tidegate_server.core.model.states import RUN_MOVES, RunState, allowed
-from tidegate_server.core.model.table import HeldVersion, LogicalRefreshMode, MaterializedTable
+from tidegate_server.core.model.table import (
+    Definition,
+    Dropping,
+    HeldVersion,
+    Leaving,
+    LogicalRefreshMode,
+    MaterializedTable,
+    RollingBack,
+    Swapping,
+)
 from tidegate_server.core.refresh.request import (
     Backfill,
     CommittedRefresh,
@@ -55,37 +65,28 @@ def refuse_half_done(table: MaterializedTable, action: str) -> None:
 
     :raises ServerError: MT_STATE if so.
     """
-    for found, expected, hint in _unfinished_changes(table):
-        raise error(
-            Code.MT_STATE,
-            table=table.name,
-            found=found,
-            action=action,
-            expected=expected,
-            hint=hint,
-        )
-
-
-def _unfinished_changes(table: MaterializedTable) -> Iterator[tuple[str, str, str]]:
-    """Yield each unfinished change of a table: the state found, the expected one, and a hint."""
-    if table.dropping:
-        yield (
-            "half dropped",
-            "whole",
-            "Repeat DROP MATERIALIZED TABLE; the next engine completes it as well.",
-        )
-    if table.rolling_back is not None:
-        yield (
-            "half rolled back",
-            "whole",
-            "The next engine completes it; with several gateways, repeat the ROLLBACK.",
-        )
-    if table.swapping:
-        yield (
-            "half swapped with another table",
-            "in its place",
-            "The next engine puts it back; with several gateways, repeat the SWAP WITH.",
-        )
+    match table.pending:
+        case Dropping():
+            found, expected = "half dropped", "whole"
+            hint = "Repeat DROP MATERIALIZED TABLE; the next engine completes it as well."
+        case RollingBack():
+            found, expected = "half rolled back", "whole"
+            hint = "The next engine completes it; with several gateways, repeat the ROLLBACK."
+        case Swapping():
+            found, expected = "half swapped with another table", "in its place"
+            hint = "The next engine puts it back; with several gateways, repeat the SWAP WITH."
+        case Leaving() | None:
+            return
+        case other:
+            assert_never(other)
+    raise error(
+        Code.MT_STATE,
+        table=table.name,
+        found=found,
+        action=action,
+        expected=expected,
+        hint=hint,
+    )
 
 
 def queued_run(
@@ -100,7 +101,7 @@ def queued_run(
         refresh_id=refresh_id,
         table_id=table.id,
         table=table.name,
-        definition_version=table.definition_version,
+        definition_version=table.definition.version,
         trigger=request.trigger,
         state=RunState.QUEUED,
         queued_at=now,
@@ -194,28 +195,29 @@ def refresh_order(
     has_consumers: bool = False,
 ) -> RefreshOrder:
     """Return the engine's order for a run of the table, or for EXPLAIN."""
+    definition, state = table.definition, table.state
     return RefreshOrder(
         refresh_id=refresh_id,
         table_id=table.id,
         name=table.storage,
-        definition_version=table.definition_version,
-        expanded_query=table.expanded_query,
-        columns=table.schema.names(),
-        partition_keys=table.partition_keys,
-        sources=table.sources,
+        definition_version=definition.version,
+        expanded_query=definition.expanded_query,
+        columns=definition.schema.names(),
+        partition_keys=definition.partition_keys,
+        sources=definition.sources,
         epoch=epoch,
         trigger=request.trigger,
         logical_time=request.schedule_time or asked_at,
-        settings={**table.settings, **table.resume_options, **request.settings},
-        policy=request.policy or _POLICIES[table.logical_refresh_mode],
+        settings={**definition.settings, **state.resume_options, **request.settings},
+        policy=request.policy or _POLICIES[definition.logical_refresh_mode],
         wave_id=request.wave_id,
         key=table.enforced_key,
-        immutable=table.immutable,
-        expectations=table.expectations,
-        assertions=table.assertions,
-        options={**_session_options(table), **table.options, **table.resume_options},
-        distribution=table.distribution,
-        checkpoint_floor=table.checkpoint_floor,
+        immutable=definition.immutable,
+        expectations=definition.expectations,
+        assertions=definition.assertions,
+        options={**_session_options(definition), **definition.options, **state.resume_options},
+        distribution=definition.distribution,
+        checkpoint_floor=state.checkpoint_floor,
         history=past_runs(history),
         has_consumers=has_consumers,
     )
@@ -238,14 +240,14 @@ def run_request(table: MaterializedTable, task: Task, order: RefreshOrder) -> Ru
         case Backfill():
             return BackfillTable(order=order, source=task.source)
         case Publish():
-            if table.held is None:
+            if table.state.held is None:
                 raise nothing_held(table)
-            return PublishHeld(order=order, held_by=table.held.refresh_id)
+            return PublishHeld(order=order, held_by=table.state.held.refresh_id)
 
 
-def _session_options(table: MaterializedTable) -> dict[str, str]:
+def _session_options(definition: Definition) -> dict[str, str]:
     """Return the options set in the session of CREATE."""
-    return {key: value for key, value in table.settings.items() if key.startswith(_OPTIONS)}
+    return {key: value for key, value in definition.settings.items() if key.startswith(_OPTIONS)}
 
 
 def informed_order(

@@ -16,6 +16,7 @@ from tidegate_server.core.model.clock import Clock
 from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.model.table import RollingBack
 from tidegate_server.core.refresh.request import RefreshOrder, RefreshRequest
 from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.link.client import Engine
@@ -258,14 +259,16 @@ class Refresher:
         table = self._catalog.by_id(request.table_id)
         if table is None:
             return self._settle(active, RunState.CANCELLED, Reason.TABLE_DROPPED)
-        mark = table.rolling_back
-        if mark is None or not _asked_by(active.run.refresh_id, mark.refresh_id):
+        mark = table.pending
+        own = isinstance(mark, RollingBack) and _asked_by(active.run.refresh_id, mark.refresh_id)
+        if not own:
             refuse_half_done(table, "a refresh")
-        if request.trigger in GIVES_WAY and table.refresh_status is not RefreshStatus.ACTIVATED:
-            text = f"the table is {table.refresh_status.value}"
+        state = table.state
+        if request.trigger in GIVES_WAY and state.status is not RefreshStatus.ACTIVATED:
+            text = f"the table is {state.status.value}"
             return self._settle(active, RunState.SKIPPED, Reason.TABLE_SUSPENDED, text)
-        if request.trigger in GIVES_WAY and table.held is not None:
-            return self._settle(active, RunState.SKIPPED, Reason.VERSION_HELD, table.held.reason)
+        if request.trigger in GIVES_WAY and state.held is not None:
+            return self._settle(active, RunState.SKIPPED, Reason.VERSION_HELD, state.held.reason)
         order = informed_order(
             table,
             request,
@@ -348,7 +351,7 @@ class Refresher:
         names = [
             str(table.name)
             for table in read
-            if table is not None and table.refresh_status is RefreshStatus.SUSPENDED
+            if table is not None and table.state.status is RefreshStatus.SUSPENDED
         ]
         return f" ({Reason.UPSTREAM_SUSPENDED}: {', '.join(names)})" if names else ""
 

@@ -165,7 +165,8 @@ class Waves:
                         ended[table_id] = stopped
                         order.done(table_id)
                     else:
-                        request = _at_versions(step, step_vector(step.table, chosen, left))
+                        vector = step_vector(step.table.definition, chosen, left)
+                        request = _at_versions(step, vector)
                         running[pool.submit(self._run_refresh, request)] = table_id
                 if not running:
                     continue
@@ -184,7 +185,7 @@ class Waves:
         It is the last one with changed rows: a refresh may commit only its vector.
         """
         storage = table.storage.folded()
-        read = (source for other in wave for source in other.sources)
+        read = (source for other in wave for source in other.definition.sources)
         source = next((source for source in read if source.name.folded() == storage), None)
         if source is None or run.state is not RunState.SUCCEEDED or run.to_version is None:
             return {}

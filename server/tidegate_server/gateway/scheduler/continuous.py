@@ -92,7 +92,7 @@ class ContinuousWatcher:
 
     def due(self, now: datetime) -> tuple[RefreshRequest, ...]:
         """Return the refreshes to start now; each stays due until :meth:`record_start`."""
-        tables = [table for table in self._tables.tables() if table.watched and table.kept_fresh]
+        tables = [t for t in self._tables.tables() if t.definition.watched and t.state.kept_fresh]
         self._forget_others(tables)
         current = self._current_versions(tables, now)
         if current is None:
@@ -136,8 +136,9 @@ class ContinuousWatcher:
         """
         if len(self._pipeline(table)) > 1:
             return None
-        found = self._ask_versions({source.table_id: source for source in table.sources})
-        plain = [s.table_id for s in table.sources if s.kind is not SourceKind.VERSIONED]
+        sources = table.definition.sources
+        found = self._ask_versions({source.table_id: source for source in sources})
+        plain = [s.table_id for s in sources if s.kind is not SourceKind.VERSIONED]
         return None if found is None or any(key not in found for key in plain) else found
 
     def _current_versions(
@@ -151,15 +152,16 @@ class ContinuousWatcher:
         every: dict[str, timedelta] = {}
         sources: dict[str, Source] = {}
         for table in tables:
+            gathering = table.definition.gathering
             for entry in self._pipeline(table):
                 excluded = excluded_sources(entry)
-                for source in entry.sources:
+                for source in entry.definition.sources:
                     key = source.table_id
                     if source.kind is SourceKind.VERSIONED:
                         sources[key] = source
                     elif source.kind is SourceKind.PLAIN and (entry.id, key) not in excluded:
                         sources[key] = source
-                        every[key] = min(table.gathering, every.get(key, table.gathering))
+                        every[key] = min(gathering, every.get(key, gathering))
         listed = {key: seen for key, seen in self._listed.items() if key in every}
         recent = {key for key, (at, _) in listed.items() if now < at + every[key]}
         found = self._ask_versions({key: s for key, s in sources.items() if key not in recent})
@@ -198,7 +200,7 @@ class ContinuousWatcher:
         watch = self._watch(table, pipeline)
         if watch.not_before is not None and now < watch.not_before:
             return None
-        if watch.started_at is not None and now < watch.started_at + table.gathering:
+        if watch.started_at is not None and now < watch.started_at + table.definition.gathering:
             return None
         # A source that was dropped and created again no longer has the id in the definition, but
         # the one that the last refresh read.
@@ -206,7 +208,8 @@ class ContinuousWatcher:
         observed = {
             (entry.id, key): current[key]
             for entry in pipeline
-            for key in {s.table_id for s in entry.sources} | {k for i, k in read if i == entry.id}
+            for key in {s.table_id for s in entry.definition.sources}
+            | {k for i, k in read if i == entry.id}
             if key in current
         }
         if self._trigger(table, pipeline, watch, observed, now) is None:
@@ -231,14 +234,15 @@ class ContinuousWatcher:
         if watch.vector is None:
             return Trigger.INITIAL
         # After a change of the definition the last commit is no longer a checkpoint.
-        no_checkpoint = table.checkpoint_floor > 0 and watch.epoch <= table.checkpoint_floor
-        if no_checkpoint or watch.definition_version != table.definition_version:
+        floor = table.state.checkpoint_floor
+        no_checkpoint = floor > 0 and watch.epoch <= floor
+        if no_checkpoint or watch.definition_version != table.definition.version:
             return Trigger.EVOLUTION
         excluded = {key for entry in pipeline for key in excluded_sources(entry)}
         plain = {
             (entry.id, source.table_id)
             for entry in pipeline
-            for source in entry.sources
+            for source in entry.definition.sources
             if source.kind is not SourceKind.VERSIONED
         }
         current = _without_sources(observed, excluded)
@@ -249,7 +253,8 @@ class ContinuousWatcher:
         if current not in (read, {**seen, **files}):
             return Trigger.UPSTREAM_CHANGE
         undetectable = plain - excluded - observed.keys()
-        pause_over = watch.started_at is None or now >= watch.started_at + table.freshness.duration
+        pause = table.definition.freshness.duration
+        pause_over = watch.started_at is None or now >= watch.started_at + pause
         return Trigger.UPSTREAM_CHANGE if undetectable and pause_over else None
 
     def _watch(self, table: MaterializedTable, pipeline: list[MaterializedTable]) -> _Watch:
@@ -317,11 +322,11 @@ def _without_sources(observed: Observed, excluded: set[tuple[str, str]]) -> Obse
 
 def excluded_sources(table: MaterializedTable) -> set[tuple[str, str]]:
     """Return the sources whose changes do not start a refresh, each with the table's id."""
-    words = (table.options.get(EXCLUDE_OPTION) or "").lower().split(",")
+    words = (table.definition.options.get(EXCLUDE_OPTION) or "").lower().split(",")
     names = [tuple(word.strip().split(".")) for word in words if word.strip()]
     return {
         (table.id, source.table_id)
-        for source in table.sources
+        for source in table.definition.sources
         for name in names
         if tuple(str(source.name).lower().split("."))[-len(name) :] == name
     }

@@ -112,7 +112,7 @@ class FireProcessor:
 
     def _give_up(self, table_id: str, error: ServerError) -> None:
         table = self._tables.by_id(table_id)
-        if table is not None and table.refresh_status is RefreshStatus.ACTIVATED:
+        if table is not None and table.state.status is RefreshStatus.ACTIVATED:
             self._suspend(table, error.message)
         else:
             self._workflows.deactivate(table_id)
@@ -133,8 +133,8 @@ class FireProcessor:
             return
         schedule, zone = workflow.cron, workflow.timezone
         due = due_fires(schedule, zone, workflow.next_fire, until, misfire)
-        active = table is not None and table.refresh_status is RefreshStatus.ACTIVATED
-        held = table is not None and table.held is not None
+        active = table is not None and table.state.status is RefreshStatus.ACTIVATED
+        held = table is not None and table.state.held is not None
         run = due.run if active and not held and (every or not busy) else ()
         fires = [
             Fire(table_id=workflow.table_id, schedule_time=moment, due_at=now) for moment in run
@@ -144,10 +144,10 @@ class FireProcessor:
             self._skip(table, due)
 
     def _skip(self, table: MaterializedTable, due: DueFires) -> None:
-        if table.held is not None:
+        if table.state.held is not None:
             moment = due.missed or due.run[-1]
             self._skip_refresh(
-                _scheduled_request(table, moment), Reason.VERSION_HELD, table.held.reason
+                _scheduled_request(table, moment), Reason.VERSION_HELD, table.state.held.reason
             )
         elif due.missed is not None:
             text = "it was missed by more than a minute, and the misfire policy is SKIP"
@@ -173,7 +173,7 @@ class FireProcessor:
     def acquire(self, fire: Fire, now: datetime) -> tuple[Fire, RefreshRequest] | None:
         """Acquire a fire and return it with its request; None if there is nothing to run."""
         table = self._tables.by_id(fire.table_id)
-        if table is None or not table.kept_fresh:
+        if table is None or not table.state.kept_fresh:
             self._queue.remove(fire)
             return None
         misfire = read_misfire(table_option(table, self._options)(MISFIRE_OPTION))
@@ -220,7 +220,7 @@ class FireProcessor:
         if workflow is None:
             return ()
         return partitions_of_fire(
-            table,
+            table.definition,
             fire,
             freshness=timedelta(seconds=workflow.freshness_seconds),
             timezone=workflow.timezone,
@@ -268,7 +268,7 @@ class FireProcessor:
         self._queue.drop_unclaimed(table_id)
 
     def _should_retry(self, table: MaterializedTable, run: RefreshRun) -> bool:
-        active = table.refresh_status is RefreshStatus.ACTIVATED
+        active = table.state.status is RefreshStatus.ACTIVATED
         return active and retries_left(run, self._retries(table))
 
     def _succeeded_since(self, failed: RefreshRun) -> bool:

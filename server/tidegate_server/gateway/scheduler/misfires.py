@@ -11,7 +11,7 @@ from enum import Enum
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.core.model.states import RunState
-from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.table import Definition
 from tidegate_server.core.model.versions import PartitionSpec, SourceVector
 from tidegate_server.gateway.scheduler.cron import fire_after, last_fire, read_timezone
 from tidegate_server.gateway.scheduler.lateness import read_lateness
@@ -100,7 +100,7 @@ def jitter(table_id: str, most: timedelta) -> timedelta:
 
 
 def partitions_of_fire(
-    table: MaterializedTable,
+    definition: Definition,
     fire: datetime,
     *,
     freshness: timedelta,
@@ -114,10 +114,10 @@ def partitions_of_fire(
     :param newest: returns the current versions of all sources; None if they are not known.
     :raises ServerError: MT_DATE_FORMATTER_PATTERN or MT_OPTION_VALUE.
     """
-    formatters = table.date_formatters()
+    formatters = definition.date_formatters()
     if not formatters:
         return ()
-    lateness = read_lateness(table.options)
+    lateness = read_lateness(definition.options)
     late = Late(lateness=lateness, newest=newest()) if lateness else None
     return scheduled_partitions(
         formatters,

@@ -153,9 +153,9 @@ class PluggedScheduler:
             cron=workflow.cron or "",
             timezone=workflow.timezone,
             active=workflow.active,
-            expanded_query=table.expanded_query,
-            settings=dict(table.settings),
-            dynamic_options=dict(table.resume_options),
+            expanded_query=table.definition.expanded_query,
+            settings=dict(table.definition.settings),
+            dynamic_options=dict(table.state.resume_options),
             endpoint=self._endpoint(table.id),
         )
         step = self._plugin.create if action == "create" else self._plugin.modify

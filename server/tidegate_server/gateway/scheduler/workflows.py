@@ -56,11 +56,11 @@ def workflow_for(
     option = table_option(table, options or {})
     return Workflow(
         table_id=table.id,
-        mode=table.refresh_mode,
-        freshness_seconds=table.freshness.seconds,
+        mode=table.definition.refresh_mode,
+        freshness_seconds=table.definition.freshness.seconds,
         cron=_schedule_of(table, option),
         timezone=schedule_timezone(table, timezone, options),
-        active=table.refresh_status is not RefreshStatus.SUSPENDED,
+        active=table.state.status is not RefreshStatus.SUSPENDED,
     )
 
 
@@ -77,7 +77,7 @@ def schedule_timezone(
     own = table_option(table, {})(TIMEZONE_OPTION)
     if own is not None:
         return own.strip()
-    for layer in (table.resume_options, table.settings):
+    for layer in (table.state.resume_options, table.definition.settings):
         zone = layer.get(SESSION_ZONE)
         # A zone that only Spark understands cannot be used for a schedule.
         if zone is not None and parse_zone(zone) is not None:
@@ -87,9 +87,11 @@ def schedule_timezone(
 
 def table_option(table: MaterializedTable, options: Mapping[str, str]) -> Option:
     """Return a lookup of a table's options that falls back to the server's defaults."""
+    definition = table.definition
+    layers = (table.state.resume_options, definition.options, definition.settings, options)
 
     def option(key: str) -> str | None:
-        for layer in (table.resume_options, table.options, table.settings, options):
+        for layer in layers:
             if key in layer:
                 return layer[key]
         return None
@@ -98,12 +100,13 @@ def table_option(table: MaterializedTable, options: Mapping[str, str]) -> Option
 
 
 def _schedule_of(table: MaterializedTable, option: Option) -> str | None:
-    if not table.watched and not table.downstream:
-        return schedule_for(table.freshness, option)
-    own = {**table.options, **table.resume_options}
+    definition = table.definition
+    if not definition.watched and not definition.downstream:
+        return schedule_for(definition.freshness, option)
+    own = {**definition.options, **table.state.resume_options}
     if (cron := own.get(CRON_OPTION)) is not None:
-        what = "FRESHNESS = DOWNSTREAM" if table.downstream else "CONTINUOUS"
-        if table.on_update is not None:
+        what = "FRESHNESS = DOWNSTREAM" if definition.downstream else "CONTINUOUS"
+        if definition.on_update is not None:
             what = "REFRESH_TRIGGER = ON UPDATE"
         reason = f"a table with {what} has no schedule of its own"
         raise error(Code.MT_OPTION_VALUE, key=CRON_OPTION, value=repr(cron), reason=reason)

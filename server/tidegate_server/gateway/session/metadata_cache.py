@@ -332,10 +332,11 @@ def _from_metastore(info: TableInfo) -> ListedTable:
 
 
 def _from_catalog(table: MaterializedTable) -> ListedTable:
+    definition = table.definition
     return ListedTable(
         name=table.name,
         type=MATERIALIZED_TABLE,
-        comment=table.comment,
-        columns=visible_schema(table.visible).columns,
-        primary_key=table.primary_key,
+        comment=definition.comment,
+        columns=visible_schema(definition.visible).columns,
+        primary_key=definition.primary_key,
     )

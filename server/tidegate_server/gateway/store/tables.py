@@ -39,12 +39,11 @@ from tidegate_server.core.model.table import (
     ColumnOrigin,
     DerivedColumn,
     HeldVersion,
-    MaterializedTable,
     PrimaryKey,
-    RollingBack,
 )
 from tidegate_server.core.model.types import Schema
 from tidegate_server.core.refresh.upkeep import ContentCompared, FilesRemoved, FilesRewritten
+from tidegate_server.gateway.store.stored_table import StoredRollback, StoredTable
 
 
 class UtcTimestamp(TypeDecorator[datetime]):
@@ -148,7 +147,7 @@ materialized_tables = Table(
     Column("swapping", Boolean, nullable=False, server_default=false()),
     Column("dropping", Boolean, nullable=False, server_default=false()),
     Column("held", Json(HeldVersion | None)),
-    Column("rolling_back", Json(RollingBack | None)),
+    Column("rolling_back", Json(StoredRollback | None)),
     UniqueConstraint("folded_catalog", "folded_schema", "folded_table", name="uq_table_name"),
 )
 
@@ -186,7 +185,7 @@ definition_versions = Table(
         primary_key=True,
     ),
     Column("definition_version", Integer, primary_key=True, autoincrement=False),
-    Column("definition", Json(MaterializedTable), nullable=False),
+    Column("definition", Json(StoredTable), nullable=False),
 )
 
 workflows = Table(
