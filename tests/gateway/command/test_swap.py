@@ -11,7 +11,7 @@ from tests.gateway.command.tables import ALTER, produces, refusal
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.messages.requests import PlaceTables
 from tidegate_server.core.model.names import TableName
-from tidegate_server.core.model.table import Swapping
+from tidegate_server.core.model.table import Dropping, Swapping
 from tidegate_server.gateway.runs.orders import refuse_half_done
 
 CREATE = "CREATE MATERIALIZED TABLE {} FRESHNESS = INTERVAL '1' {} AS SELECT * FROM {}"
@@ -161,3 +161,12 @@ def test_a_half_swapped_table_is_not_refreshed(pair: World) -> None:
     pair.catalog.replace(replace(pair.table("blue"), pending=Swapping()))
     with pytest.raises(ServerError, match="half swapped"):
         refuse_half_done(pair.table("blue"), "a refresh")
+
+
+@pytest.mark.parametrize("half", ["blue", "green"])
+def test_a_half_dropped_table_is_not_swapped(pair: World, half: str) -> None:
+    pair.catalog.replace(replace(pair.table(half), pending=Dropping()))
+    problem = refusal(pair, f"{ALTER} blue SWAP WITH green")
+    assert problem.code == Code.MT_STATE.name
+    assert f"{half} is half dropped" in problem.message
+    assert pair.table(half).pending == Dropping()

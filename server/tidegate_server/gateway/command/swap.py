@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.result import Result, nothing
-from tidegate_server.core.model.table import MaterializedTable, RollingBack, Swapping
+from tidegate_server.core.model.table import MaterializedTable, Swapping
 from tidegate_server.core.sql.statements import AlterSwap
 from tidegate_server.gateway.command.redefine import settle_pipeline
 from tidegate_server.gateway.context import Context
@@ -46,12 +46,11 @@ def swap(statement: AlterSwap, context: Context) -> Result:
 
 
 def _refuse(first: MaterializedTable, second: MaterializedTable) -> None:
-    if _is_swapping(first) != _is_swapping(second):
-        # With both marked, repeating a crashed SWAP completes it.
-        refuse_half_done(first if _is_swapping(first) else second, "SWAP WITH")
-    for table in (first, second):
-        if isinstance(table.pending, RollingBack):
+    # Repeating a SWAP that has marked both completes it.
+    if not (_is_swapping(first) and _is_swapping(second)):
+        for table in (first, second):
             refuse_half_done(table, "SWAP WITH")
+    for table in (first, second):
         refuse_view(table, "SWAP WITH")
 
 
