@@ -16,7 +16,9 @@ from tidegate_server.core.messages.requests import (
     Survey,
 )
 from tidegate_server.core.model.zones import SESSION_ZONE
-from tidegate_server.core.sql.query import dropped_object, sets_time_zone, temporary_object
+from tidegate_server.core.sql.comments import spark_text
+from tidegate_server.core.sql.facts import StatementFacts
+from tidegate_server.core.sql.statements import SparkStatement
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.link.result import EngineResult
 from tidegate_server.gateway.options import spark_settings
@@ -28,24 +30,37 @@ _SYSTEM_SCHEMA = re.compile("information_schema", re.IGNORECASE)
 
 
 def execute(
-    text: str,
+    statement: SparkStatement,
     context: Context,
     inlined: tuple[InlinedTable, ...] = (),
     pinned: PinnedVersions | None = None,
 ) -> EngineResult:
-    """Run a statement in the session's child session.
+    """Run a user's statement in the session's child session.
 
     :param inlined: materialized tables whose queries are read instead of their rows.
     :param pinned: the versions at which tables are read.
     :raises ServerError: the engine's error; MT_WRONG_KIND for plain DDL and DML on a
         materialized table.
     """
+    _ready_system_tables(statement.text, context)
+    result = _send(statement.text, context, inlined, pinned)
+    _record_changes(statement.facts, context)
+    return result
+
+
+def describe(text: str, context: Context) -> EngineResult:
+    """Run a user's DESCRIBE or SHOW CREATE TABLE, which changes nothing."""
     _ready_system_tables(text, context)
-    return run(text, context, inlined, pinned)
+    return _send(spark_text(text), context)
 
 
-def run(
-    text: str,
+def run(sql: str, context: Context) -> EngineResult:
+    """Run SQL of Tidegate's own, which creates and drops no objects of the session."""
+    return _send(sql, context)
+
+
+def _send(
+    sql: str,
     context: Context,
     inlined: tuple[InlinedTable, ...] = (),
     pinned: PinnedVersions | None = None,
@@ -57,7 +72,7 @@ def run(
         owner=session.real_user,
         user=session.user,
         operation_id=context.operation_id,
-        sql=text,
+        sql=sql,
         settings=spark_settings(context.overlay),
         inline_bytes=context.services.config.engine.inline_bytes,
         inlined=inlined,
@@ -65,13 +80,18 @@ def run(
     )
     answer = context.services.engine.call(request, on_progress=context.progress)
     session.catalog, session.schema = answer.current_catalog, answer.current_schema
-    if (created := temporary_object(text)) is not None:
-        session.temporary.add(created)
-    session.temporary.discard(dropped_object(text) or "")
-    if sets_time_zone(text):
+    return EngineResult(context.services.engine, answer)
+
+
+def _record_changes(facts: StatementFacts, context: Context) -> None:
+    """Record the session's temporary objects and its time zone after a statement."""
+    session = context.session
+    if facts.creates_temporary is not None:
+        session.temporary.add(facts.creates_temporary)
+    session.temporary.discard(facts.drops or "")
+    if facts.sets_time_zone:
         # Kept because it is stored with the session's tables and sent to a new engine.
         session.settings[SESSION_ZONE] = session_zone(context)
-    return EngineResult(context.services.engine, answer)
 
 
 def session_zone(context: Context) -> str:

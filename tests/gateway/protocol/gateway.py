@@ -228,6 +228,14 @@ class Read:
     def returns_rows(self) -> bool:
         return self.text.split()[0].upper() in ("SELECT", "SHOW") if self.text.split() else False
 
+    @property
+    def may_change_names(self) -> bool:
+        return not self.returns_rows
+
+    @property
+    def lists_names(self) -> bool:
+        return False
+
     def run(self, context: Context) -> Result:
         return self.execute(self.text, context)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -19,7 +20,7 @@ ONE_BY_ONE = "Send one statement at a time; a second one begins here."
 class Cursor:
     """Moves forward over the tokens of one statement; every step takes constant time."""
 
-    def __init__(self, text: str, tokens: list[Token]) -> None:
+    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
         self.text = text
         self._tokens = tokens
         self._index = 0

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.sql import privileges
+from tidegate_server.core.sql.comments import spark_statement
 from tidegate_server.core.sql.cursor import ONE_BY_ONE, Cursor, position, shorten
 from tidegate_server.core.sql.dialect import head, tokenize
+from tidegate_server.core.sql.facts import facts_of
 from tidegate_server.core.sql.grammar import (
     LONGEST,
     LOOSE_RULES,
@@ -19,7 +22,6 @@ from tidegate_server.core.sql.grammar import (
     Rule,
     show_create_table,
 )
-from tidegate_server.core.sql.query import second_statement, spark_statement
 from tidegate_server.core.sql.statements import (
     ResetOption,
     SetOption,
@@ -40,6 +42,7 @@ _REST = r"(?:[;\s]|--[^\n]*+|//[^\n]*+|/\*[^*]*(?:\*(?!/)[^*]*)*\*/)*"
 _BARE_SET = re.compile(rf"SET\s++{_KEY}(?:=(?P<value>[^;]*+)(?:;{_REST})?|{_REST})", re.I)
 _BARE_RESET = re.compile(rf"RESET(?:\s++{_KEY})?{_REST}", re.I)
 _QUOTED = re.compile(_NAME)
+_HEAD = 32  # tokens; ample to identify a statement and its facts, and the object of a GRANT
 # DESCRIBE of anything but a table.
 _NOT_TABLES = frozenset(
     {"CATALOG", "DATABASE", "SCHEMA", "NAMESPACE", "FUNCTION", "QUERY", "PROCEDURE"}
@@ -57,22 +60,22 @@ def parse(text: str) -> Statement:
 
     :raises ServerError: PARSE_SYNTAX or another code of the grammar, with line and column.
     """
-    leading = head(text, LONGEST)[:LONGEST]
-    first = [_spelling(token) for token in leading]
+    leading = head(text, _HEAD)
+    first = [_spelling(token) for token in leading[:LONGEST]]
     for length in range(len(first), 1, -1):
         if rule := RULES.get(tuple(first[:length])):
             return _read(text, rule, length)
-    if first and first[0] in PRIVILEGE_RULES and privileges.is_ours(text):
+    if first and first[0] in PRIVILEGE_RULES and privileges.is_ours(leading):
         return _read(text, PRIVILEGE_RULES[first[0]], 1)
     if first and first[0] in ("SET", "RESET"):
-        return _setting(text, leading[0].start, LOOSE_RULES[first[0]])
+        return _setting(text, leading, LOOSE_RULES[first[0]])
     if first and first[0] in ("DESC", "DESCRIBE") and not _NOT_TABLES.intersection(first[1:2]):
-        return _parse_shared(text, LOOSE_RULES[first[0]])
+        return _parse_shared(text, leading, LOOSE_RULES[first[0]])
     if first[:3] == ["SHOW", "CREATE", "TABLE"]:
-        return _parse_shared(text, show_create_table, 3)
+        return _parse_shared(text, leading, show_create_table, 3)
     if first[:3] == ["EXPLAIN", "PLAN", "FOR"]:
         text = _blank_out(text, leading[1].start, leading[2].end + 1)
-    return _spark(text)
+    return _spark(text, leading)
 
 
 def _blank_out(text: str, start: int, end: int) -> str:
@@ -80,8 +83,8 @@ def _blank_out(text: str, start: int, end: int) -> str:
     return f"{text[:start]}{' ' * (end - start)}{text[end:]}"
 
 
-def _spark(text: str) -> SparkStatement:
-    second = second_statement(text)
+def _spark(text: str, leading: Sequence[Token]) -> SparkStatement:
+    second = _second_statement(text)
     if second is not None:
         line, column = position(text, second)
         found = shorten(text[second:])
@@ -93,7 +96,32 @@ def _spark(text: str) -> SparkStatement:
             expected="the end of the statement",
             hint=ONE_BY_ONE,
         )
-    return SparkStatement(text=spark_statement(text))
+    return SparkStatement(text=spark_statement(text, leading), facts=facts_of(text, leading))
+
+
+def _second_statement(text: str) -> int | None:
+    """Return where a second statement begins in a text for Spark; None if there is one alone.
+
+    Spark's SQL scripts (BEGIN ... END) are one statement.
+    """
+    if ";" not in text.rstrip().rstrip(";"):
+        return None
+    try:
+        tokens = tokenize(text)
+    except TokenError:
+        return None  # Spark reports the unfinished token
+    at = Cursor(text, tokens)
+    ended = False
+    while not at.ended:
+        if at.sees("BEGIN"):
+            return None
+        semicolon = at.accept(";")
+        if ended and not semicolon:
+            return at.offset
+        ended = semicolon or ended
+        if not semicolon:
+            at.advance()
+    return None
 
 
 def _read(text: str, rule: Rule, length: int) -> Statement:
@@ -105,7 +133,7 @@ def _read(text: str, rule: Rule, length: int) -> Statement:
     return statement
 
 
-def _parse_shared(text: str, rule: Rule, length: int = 1) -> Statement:
+def _parse_shared(text: str, leading: Sequence[Token], rule: Rule, length: int = 1) -> Statement:
     """Read a statement that Spark also has; a form only Spark knows is Spark's.
 
     :param length: how many words the rule leaves to its caller.
@@ -113,10 +141,11 @@ def _parse_shared(text: str, rule: Rule, length: int = 1) -> Statement:
     try:
         return _read(text, rule, length)
     except ServerError:
-        return _spark(text)
+        return _spark(text, leading)
 
 
-def _setting(text: str, start: int, rule: Rule) -> Statement:
+def _setting(text: str, leading: Sequence[Token], rule: Rule) -> Statement:
+    start = leading[0].start
     if found := _BARE_SET.fullmatch(text, start):
         key = _bare(found)
         if key is None or found["value"] is None:
@@ -126,7 +155,7 @@ def _setting(text: str, start: int, rule: Rule) -> Statement:
         return SetOption(key=key, value=_unescape(quoted[1]) if quoted else value)
     if found := _BARE_RESET.fullmatch(text, start):
         return ResetOption(key=_bare(found))
-    return _parse_shared(text, rule)
+    return _parse_shared(text, leading, rule)
 
 
 def _bare(found: re.Match[str]) -> str | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from sqlglot.tokenizer_core import Token
+
 from tidegate_server.core.errors import Code
 from tidegate_server.core.model.privileges import Privilege
 from tidegate_server.core.sql import clauses
 from tidegate_server.core.sql.cursor import Cursor
-from tidegate_server.core.sql.dialect import head
 from tidegate_server.core.sql.statements import (
     GrantPrivileges,
     Name,
@@ -16,13 +19,15 @@ from tidegate_server.core.sql.statements import (
     ShowGrants,
 )
 
-_HEAD = 32  # tokens in which the object of a GRANT must appear for it to be ours
 _PRIVILEGES = tuple(privilege.value for privilege in Privilege)
 
 
-def is_ours(text: str) -> bool:
-    """Return whether a GRANT or REVOKE is about materialized tables; others are Spark's."""
-    at = Cursor(text, head(text, _HEAD))
+def is_ours(head: Sequence[Token]) -> bool:
+    """Return whether a GRANT or REVOKE is about materialized tables; others are Spark's.
+
+    :param head: its first tokens, among which its object must be for it to be ours.
+    """
+    at = Cursor("", head)
     while not at.ended:
         if at.accept("ON"):
             return at.sees("MATERIALIZED") or at.sees("SCHEMA")

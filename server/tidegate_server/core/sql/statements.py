@@ -16,6 +16,7 @@ from tidegate_server.core.model.clauses import (
 )
 from tidegate_server.core.model.freshness import Freshness
 from tidegate_server.core.model.privileges import Privilege
+from tidegate_server.core.sql.facts import StatementFacts
 
 Name = tuple[str, ...]
 """A table name as written: one to three parts."""
@@ -520,6 +521,7 @@ class SparkStatement:
     """Any other statement, byte for byte."""
 
     text: str
+    facts: StatementFacts
 
 
 Alteration = (

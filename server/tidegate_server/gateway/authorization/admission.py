@@ -14,7 +14,8 @@ from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.zones import SESSION_ZONE
-from tidegate_server.core.sql.query import spark_text
+from tidegate_server.core.sql.comments import spark_text
+from tidegate_server.core.sql.statements import SparkStatement
 from tidegate_server.gateway.authorization.rights import (
     Action,
     Rights,
@@ -41,10 +42,10 @@ _ASK = "Its owner or an administrator can GRANT it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdmittedSql:
-    """Spark SQL as its user may run it, and a filter for its result."""
+class AdmittedStatement:
+    """A statement for Spark as its user may run it, and a filter for its result."""
 
-    text: str
+    statement: SparkStatement
     surveyed: Surveyed | None = None
     """The engine's analysis; None if it was not needed."""
     shown: Callable[[Result], Result] = lambda result: result
@@ -171,23 +172,23 @@ def narrow(context: Context) -> Context:
 # ---- SQL for Spark ---------------------------------------------------------------------------
 
 
-def admit_spark(sql: str, context: Context) -> AdmittedSql:
-    """Return Spark SQL restricted to what its user may see; raises ACCESS_DENIED."""
+def admit_spark(statement: SparkStatement, context: Context) -> AdmittedStatement:
+    """Return a statement restricted to what its user may see; raises ACCESS_DENIED."""
     user, services = context.session.user, context.services
-    surveyed = survey_for_judgement(sql, context)
+    surveyed = survey_for_judgement(statement.text, context)
     if surveyed is None:
-        return AdmittedSql(text=sql)
+        return AdmittedStatement(statement=statement)
     judge(surveyed, context)
     rights = rights_of(user, services)
     if rights is None or rights.administrator:
-        return AdmittedSql(text=sql, surveyed=surveyed)
+        return AdmittedStatement(statement=statement, surveyed=surveyed)
     visible = rights.visible(services.catalog.tables())
-    text = narrow_query(sql, surveyed, visible)
+    text = narrow_query(statement.text, surveyed, visible)
     if text is None:
         raise access_error(
             user, "administration", "information_schema other than by a SELECT on it"
         )
-    admitted = AdmittedSql(text=text, surveyed=surveyed)
+    admitted = AdmittedStatement(statement=replace(statement, text=text), surveyed=surveyed)
     if surveyed.lists_tables:
         hidden = hidden_names(user, services)
         return replace(admitted, shown=lambda result: without_hidden(result, hidden))

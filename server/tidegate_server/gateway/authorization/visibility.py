@@ -16,7 +16,6 @@ from tidegate_server.core.model.names import (
 from tidegate_server.core.model.result import Result, RowsResult
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.table import MaterializedTable
-from tidegate_server.core.sql.query import lists_tables
 from tidegate_server.gateway.authorization.rights import Action, Rights
 from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.scheduler.base import Ledger
@@ -111,10 +110,8 @@ def without_hidden(result: Result, hidden: Collection[TableName]) -> Result:
     return RowsResult(result.schema, shown, types=tuple(batches[0].schema.types))
 
 
-def without_storages(sql: str, result: Result, catalog: CatalogReader) -> Result:
+def without_storages(result: Result, catalog: CatalogReader) -> Result:
     """Return the result of SHOW TABLES without the storage tables that views hide."""
-    if not lists_tables(sql):
-        return result
     storages = {t.storage.folded() for t in catalog.tables() if t.storage_table is not None}
     return without_hidden(result, storages) if storages else result
 

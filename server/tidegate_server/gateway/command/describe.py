@@ -15,15 +15,14 @@ from tidegate_server.core.model.table import (
     RefreshMode,
 )
 from tidegate_server.core.model.types import Column, text_schema
-from tidegate_server.core.sql.query import spark_statement
 from tidegate_server.core.sql.render import render_distribution, render_start_mode, render_trigger
 from tidegate_server.core.sql.statements import DescribeTable
+from tidegate_server.gateway import spark_session
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
 from tidegate_server.gateway.options import DESCRIBE_KEY
 from tidegate_server.gateway.runs import lag
 from tidegate_server.gateway.scheduler.base import Workflow
-from tidegate_server.gateway.spark_session import execute
 
 _COLUMNS = text_schema("col_name", "data_type", "comment")
 _FLINK = text_schema("name", "type", "null", "key", "extras", "watermark")
@@ -33,7 +32,7 @@ def describe(statement: DescribeTable, text: str, context: Context) -> Result:
     """Describe a materialized table; for anything else, pass ``text`` to Spark."""
     table = resolve.find(statement.name, context)
     if table is None:
-        return execute(spark_statement(text), context)
+        return spark_session.describe(text, context)
     definition = table.definition
     if statement.as_json:
         return RowsResult(text_schema("json_metadata"), [(_as_json(table, context),)])

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.result import Result
+from tidegate_server.core.sql.facts import ListingKind, StatementFacts
 from tidegate_server.core.sql.parse import parse
 from tidegate_server.core.sql.places import place_of, place_of_table
-from tidegate_server.core.sql.query import begins_like_rows
 from tidegate_server.core.sql.statements import SparkStatement, Statement
 from tidegate_server.gateway.authorization.admission import admitting, narrow
 from tidegate_server.gateway.command import settings
@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 _CONNECTOR = re.compile(
     r"\s*CREATE\s+(TEMPORARY\s+)?TABLE\b.*?'connector'\s*=", re.IGNORECASE | re.DOTALL
 )
+_NAMES = (ListingKind.TABLES, ListingKind.VIEWS)
 _OF_TABLES = frozenset({Code.MT_NOT_FOUND.name, Code.MT_WRONG_KIND.name})
 _OF_PARTITIONS = frozenset({Code.MT_PARTITION_UNKNOWN.name, Code.MT_PARTITION_TYPE.name})
 
@@ -39,10 +40,18 @@ class Prepared:
     @property
     def returns_rows(self) -> bool:
         """Whether clients should fetch rows, judged by the text alone."""
-        if self.statement is None:
-            return False
-        known = SPECS[type(self.statement)].returns_rows
-        return (known is not None and known(self.statement)) or begins_like_rows(self.text)
+        statement = self.statement
+        return statement is not None and SPECS[type(statement)].returns_rows(statement)
+
+    @property
+    def may_change_names(self) -> bool:
+        """Whether it may create, rename or drop objects."""
+        return not self.returns_rows or (self._facts is not None and self._facts.runs_others)
+
+    @property
+    def lists_names(self) -> bool:
+        """Whether it is SHOW TABLES or SHOW VIEWS."""
+        return self._facts is not None and self._facts.lists in _NAMES
 
     def run(self, context: Context) -> Result:
         """Execute the statement and return its result; raises ServerError."""
@@ -50,6 +59,10 @@ class Prepared:
         if self.statement is None:
             raise self.problem or AssertionError("neither a statement nor a problem")
         return carry_out(self.statement, self.text, context)
+
+    @property
+    def _facts(self) -> StatementFacts | None:
+        return self.statement.facts if isinstance(self.statement, SparkStatement) else None
 
 
 def prepare(text: str) -> Prepared:

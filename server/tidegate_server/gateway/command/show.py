@@ -14,7 +14,6 @@ from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.types import Column, Schema, text_schema
 from tidegate_server.core.model.versions import Source, SourceKind
-from tidegate_server.core.sql.query import shows_tables_extended
 from tidegate_server.core.sql.render import render_create
 from tidegate_server.core.sql.statements import (
     ShowCreateMaterializedTable,
@@ -225,14 +224,11 @@ def _run_rows(columns: Sequence[RunColumn], runs: Sequence[RefreshRun]) -> Resul
 _OWNER: Final = re.compile(r"^Owner: .*$", re.MULTILINE)
 
 
-def with_owners(sql: str, result: Result, catalog: CatalogReader) -> Result:
+def with_owners(result: Result, catalog: CatalogReader) -> Result:
     """Put the owners of materialized tables into the result of SHOW TABLE EXTENDED.
 
-    In the metastore the tables belong to the user of the server process. The result of any other
-    statement is returned unchanged.
+    In the metastore the tables belong to the user of the server process.
     """
-    if not shows_tables_extended(sql):
-        return result
     owners = {(t.name.schema.lower(), t.name.table.lower()): t.owner for t in catalog.tables()}
     batches = list(result.batches(0))
     if not owners or not batches:

@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from tidegate_server.core.messages.requests import InlinedTable, PinnedVersions
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.sql import statements as st
-from tidegate_server.core.sql.query import spark_statement
+from tidegate_server.core.sql.facts import ListingKind
 from tidegate_server.gateway import spark_session
 from tidegate_server.gateway.authorization import checks, visibility
-from tidegate_server.gateway.authorization.admission import admit_spark, admitting
+from tidegate_server.gateway.authorization.admission import (
+    AdmittedStatement,
+    admit_spark,
+    admitting,
+)
 from tidegate_server.gateway.authorization.checks import Check, needs, needs_downstream, nothing
 from tidegate_server.gateway.authorization.rights import Action
 from tidegate_server.gateway.command import (
@@ -41,6 +46,14 @@ Run = Callable[[Any, str, Context], Result]
 """Takes a statement, its text and its context."""
 
 
+def _never(statement: object) -> bool:
+    return False
+
+
+def _always(statement: object) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementSpec:
     """How one kind of statement is executed."""
@@ -50,8 +63,8 @@ class StatementSpec:
     run: Run
     explain: Run | None = None
     """Runs EXPLAIN, given the Explain statement."""
-    returns_rows: Callable[[Any], bool] | None = None
-    """Whether clients fetch its result; None leaves it to the text's first words."""
+    returns_rows: Callable[[Any], bool] = _never
+    """Whether clients fetch its result."""
     lists_tables: bool = False
     """Whether it shows only tables visible to its user."""
     redefines: Callable[[Any], st.Name] | None = None
@@ -60,10 +73,6 @@ class StatementSpec:
 
 def _without_text(run: Callable[[Any, Context], Result]) -> Run:
     return lambda statement, text, context: run(statement, context)
-
-
-def _always(statement: object) -> bool:
-    return True
 
 
 def _its_table(statement: Any) -> st.Name:
@@ -75,17 +84,34 @@ def _with_cascade(statement: st.AlterSuspend | st.AlterResume) -> bool:
     return statement.cascade
 
 
+def _by_first_words(statement: st.SparkStatement) -> bool:
+    return statement.facts.returns_rows
+
+
 def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Result:
     with admitting(context):
-        admitted = admit_spark(statement.text, context)
-    sql, catalog = admitted.text, context.services.catalog
+        admitted = admit_spark(statement, context)
+    inlined, pinned = _choose_rows(admitted, context)
+    result: Result = spark_session.execute(admitted.statement, context, inlined, pinned)
+    catalog, lists = context.services.catalog, statement.facts.lists
+    if lists is ListingKind.TABLE_EXTENDED:
+        result = show.with_owners(result, catalog)
+    if lists in (ListingKind.TABLES, ListingKind.TABLE_EXTENDED):
+        result = visibility.without_storages(result, catalog)
+    return admitted.shown(result)
+
+
+def _choose_rows(
+    admitted: AdmittedStatement, context: Context
+) -> tuple[tuple[InlinedTable, ...], PinnedVersions | None]:
+    """Return the queries and versions that a statement reads as the session's options require."""
+    if not admitted.statement.facts.may_read_rows:
+        return (), None
+    sql = admitted.statement.text
     # Runs at most once, if an option needs it.
     surveyed = cache(lambda: admitted.surveyed or spark_session.survey(sql, context))
-    inlined = staleness.enforce_max_staleness(sql, surveyed, context)
-    pinned = snapshot.choose_snapshot(sql, surveyed, inlined, context)
-    answered = spark_session.execute(sql, context, inlined, pinned)
-    owned = show.with_owners(sql, answered, catalog)
-    return admitted.shown(visibility.without_storages(sql, owned, catalog))
+    inlined = staleness.enforce_max_staleness(surveyed, context)
+    return inlined, snapshot.choose_snapshot(surveyed, inlined, context)
 
 
 def _suspend(statement: st.AlterSuspend, context: Context) -> Result:
@@ -100,7 +126,7 @@ def _resume(statement: st.AlterResume, context: Context) -> Result:
 
 def _show_create_table(statement: st.ShowCreateTable, text: str, context: Context) -> Result:
     if resolve.find(statement.name, context) is None:
-        return spark_session.execute(spark_statement(text), context)
+        return spark_session.describe(text, context)
     return show.show_create(st.ShowCreateMaterializedTable(name=statement.name), context)
 
 
@@ -116,7 +142,7 @@ def _explain(statement: st.Explain, text: str, context: Context) -> Result:
 
 
 SPECS: Mapping[type[st.Statement], StatementSpec] = {
-    st.SparkStatement: StatementSpec(check=nothing, run=_run_sql),
+    st.SparkStatement: StatementSpec(check=nothing, run=_run_sql, returns_rows=_by_first_words),
     # ---- definitions
     st.CreateMaterializedTable: StatementSpec(
         check=checks.creation,
@@ -204,32 +230,53 @@ SPECS: Mapping[type[st.Statement], StatementSpec] = {
     ),
     # ---- listings
     st.ShowMaterializedTables: StatementSpec(
-        check=nothing, run=_without_text(show.show_tables), lists_tables=True
+        check=nothing, run=_without_text(show.show_tables), lists_tables=True, returns_rows=_always
     ),
     st.ShowCreateMaterializedTable: StatementSpec(
-        check=needs(Action.SEE), run=_without_text(show.show_create)
+        check=needs(Action.SEE), run=_without_text(show.show_create), returns_rows=_always
     ),
     st.ShowRefreshHistory: StatementSpec(
-        check=needs(Action.SEE), run=_without_text(show.show_history), lists_tables=True
+        check=needs(Action.SEE),
+        run=_without_text(show.show_history),
+        lists_tables=True,
+        returns_rows=_always,
     ),
     st.ShowLineage: StatementSpec(
-        check=needs(Action.SEE), run=_without_text(show.show_lineage), lists_tables=True
+        check=needs(Action.SEE),
+        run=_without_text(show.show_lineage),
+        lists_tables=True,
+        returns_rows=_always,
     ),
     st.ShowLag: StatementSpec(
         check=nothing,
         run=lambda statement, text, context: show.show_lag(context),
         lists_tables=True,
+        returns_rows=_always,
     ),
-    st.ShowVersions: StatementSpec(check=needs(Action.SEE), run=_without_text(show.show_versions)),
-    st.ShowCreateTable: StatementSpec(check=checks.any_table, run=_show_create_table),
-    st.DescribeTable: StatementSpec(check=checks.any_table, run=describe.describe),
-    st.Explain: StatementSpec(check=_check_explained, run=_explain),
+    st.ShowVersions: StatementSpec(
+        check=needs(Action.SEE), run=_without_text(show.show_versions), returns_rows=_always
+    ),
+    st.ShowCreateTable: StatementSpec(
+        check=checks.any_table, run=_show_create_table, returns_rows=_always
+    ),
+    st.DescribeTable: StatementSpec(
+        check=checks.any_table, run=describe.describe, returns_rows=_always
+    ),
+    st.Explain: StatementSpec(check=_check_explained, run=_explain, returns_rows=_always),
     # ---- settings and privileges
-    st.SetOption: StatementSpec(check=checks.setting, run=_without_text(settings.set_option)),
-    st.ShowOption: StatementSpec(check=nothing, run=_without_text(settings.show_option)),
-    st.ShowOptions: StatementSpec(check=nothing, run=_without_text(settings.show_options)),
+    st.SetOption: StatementSpec(
+        check=checks.setting, run=_without_text(settings.set_option), returns_rows=_always
+    ),
+    st.ShowOption: StatementSpec(
+        check=nothing, run=_without_text(settings.show_option), returns_rows=_always
+    ),
+    st.ShowOptions: StatementSpec(
+        check=nothing, run=_without_text(settings.show_options), returns_rows=_always
+    ),
     st.ResetOption: StatementSpec(check=nothing, run=_without_text(settings.reset_option)),
     st.GrantPrivileges: StatementSpec(check=nothing, run=_without_text(grant.grant)),
     st.RevokePrivileges: StatementSpec(check=nothing, run=_without_text(grant.revoke)),
-    st.ShowGrants: StatementSpec(check=nothing, run=_without_text(grant.show_grants)),
+    st.ShowGrants: StatementSpec(
+        check=nothing, run=_without_text(grant.show_grants), returns_rows=_always
+    ),
 }

@@ -20,9 +20,9 @@ from tidegate_server.core.model.table import (
     RefreshMode,
 )
 from tidegate_server.core.model.versions import Source
+from tidegate_server.core.sql.comments import spark_text
 from tidegate_server.core.sql.cursor import position
 from tidegate_server.core.sql.places import place_after, place_of
-from tidegate_server.core.sql.query import spark_text
 from tidegate_server.core.sql.statements import (
     CreateMaterializedTable,
     Downstream,

@@ -11,7 +11,6 @@ from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.refresh.waves import ancestors
-from tidegate_server.core.sql.query import may_read_rows
 from tidegate_server.gateway.authorization import admission
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.freshness.agreement import DisagreementError, Member, newest_agreement
@@ -22,9 +21,9 @@ _COMMITS = 200
 
 
 def choose_snapshot(
-    sql: str, surveyed: Callable[[], Surveyed], inlined: tuple[InlinedTable, ...], context: Context
+    surveyed: Callable[[], Surveyed], inlined: tuple[InlinedTable, ...], context: Context
 ) -> PinnedVersions | None:
-    """Choose the versions that a Spark statement reads, so that its tables are consistent.
+    """Choose the versions that a statement for Spark reads, so that its tables are consistent.
 
     :param surveyed: has the engine analyze what the statement reads.
     :param inlined: the tables whose queries are read instead, at the newest versions.
@@ -34,7 +33,7 @@ def choose_snapshot(
         reads.
     """
     value = context.setting(READ_CONSISTENCY_KEY)
-    if value is None or not may_read_rows(sql):
+    if value is None:
         return None
     check_option(READ_CONSISTENCY_KEY, value)
     if value.strip().upper() != SNAPSHOT:

@@ -20,7 +20,6 @@ from tidegate_server.core.model.table import Definition, MaterializedTable
 from tidegate_server.core.model.versions import Source, SourceKind, is_streaming
 from tidegate_server.core.refresh.request import RefreshRequest
 from tidegate_server.core.refresh.waves import ancestors
-from tidegate_server.core.sql.query import may_read_rows
 from tidegate_server.gateway.authorization import admission
 from tidegate_server.gateway.authorization.rights import Action
 from tidegate_server.gateway.context import Context
@@ -44,9 +43,9 @@ _Ages = dict[str, float | None]
 
 
 def enforce_max_staleness(
-    sql: str, surveyed: Callable[[], Surveyed], context: Context
+    surveyed: Callable[[], Surveyed], context: Context
 ) -> tuple[InlinedTable, ...]:
-    """Ensure that a Spark statement reads no rows older than its session allows.
+    """Ensure that a statement for Spark reads no rows older than its session allows.
 
     :param surveyed: has the engine analyze what the statement reads.
     :return: the tables whose queries it has to read instead of their rows.
@@ -54,7 +53,7 @@ def enforce_max_staleness(
         NOT_SUPPORTED if it cannot be determined what the statement reads.
     """
     value = context.setting(MAX_STALENESS_KEY)
-    if value is None or not may_read_rows(sql):
+    if value is None:
         return ()
     bound = read_bound(MAX_STALENESS_KEY, value)
     tables = _read_by(surveyed(), bound, context)

@@ -16,7 +16,6 @@ from tidegate_server.core.messages.requests import CloseSession
 from tidegate_server.core.model.names import FunctionName
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.states import OperationState
-from tidegate_server.core.sql.query import lists_names, runs_others
 from tidegate_server.gateway.authorization.admission import hidden_names
 from tidegate_server.gateway.context import Context, Services, SessionState
 from tidegate_server.gateway.options import sparks_names
@@ -37,6 +36,16 @@ class PreparedStatement(Protocol):
     @property
     def returns_rows(self) -> bool:
         """Whether it returns rows."""
+        ...
+
+    @property
+    def may_change_names(self) -> bool:
+        """Whether it may create, rename or drop objects."""
+        ...
+
+    @property
+    def lists_names(self) -> bool:
+        """Whether it is SHOW TABLES or SHOW VIEWS."""
         ...
 
     def run(self, context: Context) -> Result:
@@ -119,15 +128,13 @@ class Session:
         overlay = sparks_names(overlay or {})
         statement = substitute(text, {**self.state.settings, **overlay})
         prepared = self._prepare(statement)
-        answers_rows = prepared.returns_rows
         operation = self._register(
             OperationKind.EXECUTE_STATEMENT,
             statement,
-            has_result_set=answers_rows,
+            has_result_set=prepared.returns_rows,
             overlay=overlay,
         )
-        changes_names = not answers_rows or runs_others(statement)
-        work = self._statement_work(operation, prepared, changes_names=changes_names)
+        work = self._statement_work(operation, prepared)
         limit = self._services.config.server.query_timeout
         timeout = min(timeout or limit, limit) if limit else timeout
         with log_context(user=self.user, session_id=self.id, operation_id=operation.id):
@@ -234,7 +241,7 @@ class Session:
         return operation
 
     def _statement_work(
-        self, operation: Operation, prepared: PreparedStatement, *, changes_names: bool
+        self, operation: Operation, prepared: PreparedStatement
     ) -> Callable[[], Result]:
         context = Context(
             services=self._services,
@@ -249,10 +256,10 @@ class Session:
         def work() -> Result:
             try:
                 result = prepared.run(context)
-                alone = self.options.lists_names_alone and lists_names(operation.statement)
+                alone = self.options.lists_names_alone and prepared.lists_names
                 return NamesOnly(result) if alone else result
             finally:
-                if changes_names:
+                if prepared.may_change_names:
                     self._invalidate_names(operation.statement)
                 self.touch(self._services.clock.now())
 

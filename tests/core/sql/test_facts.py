@@ -1,4 +1,4 @@
-"""What the words of a statement tell without a grammar of queries."""
+"""The first words of a statement for Spark are enough to know these facts."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate_server.core.sql.query import (
-    begins_like_rows,
-    dropped_object,
-    may_read_rows,
-    sets_time_zone,
-    spark_text,
-    temporary_object,
-)
+from tidegate_server.core.sql.dialect import head
+from tidegate_server.core.sql.facts import ListingKind, StatementFacts, facts_of
+
+
+def facts(text: str) -> StatementFacts:
+    return facts_of(text, head(text, 32))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +37,7 @@ from tidegate_server.core.sql.query import (
     ],
 )
 def test_these_answer_rows(text: str) -> None:
-    assert begins_like_rows(text)
+    assert facts(text).returns_rows
 
 
 @pytest.mark.parametrize(
@@ -58,18 +56,12 @@ def test_these_answer_rows(text: str) -> None:
     ],
 )
 def test_these_answer_none(text: str) -> None:
-    assert not begins_like_rows(text)
-
-
-def test_slash_comments_become_dash_comments_in_place() -> None:
-    query = "SELECT 1 // one\n, '//not', 4 -- // kept\n/* // */ // last"
-    assert spark_text(query) == "SELECT 1 -- one\n, '//not', 4 -- // kept\n/* // */ -- last"
+    assert not facts(text).returns_rows
 
 
 @given(st.text(max_size=80))
-def test_questions_about_any_text_have_an_answer(text: str) -> None:
-    begins_like_rows(text)
-    assert len(spark_text(text)) == len(text)
+def test_any_text_has_facts(text: str) -> None:
+    facts(text)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +85,7 @@ def test_questions_about_any_text_have_an_answer(text: str) -> None:
     ],
 )
 def test_statements_that_read_rows_are_known_by_their_first_words(text: str, reads: bool) -> None:
-    assert may_read_rows(text) is reads
+    assert facts(text).may_read_rows is reads
 
 
 @pytest.mark.parametrize(
@@ -113,7 +105,7 @@ def test_statements_that_read_rows_are_known_by_their_first_words(text: str, rea
     ],
 )
 def test_what_a_session_makes_for_itself_is_known_by_its_words(text: str, made: str | None) -> None:
-    assert temporary_object(text) == made
+    assert facts(text).creates_temporary == made
 
 
 @pytest.mark.parametrize(
@@ -127,7 +119,7 @@ def test_what_a_session_makes_for_itself_is_known_by_its_words(text: str, made: 
     ],
 )
 def test_what_is_dropped_is_known_by_its_words(text: str, dropped: str | None) -> None:
-    assert dropped_object(text) == dropped
+    assert facts(text).drops == dropped
 
 
 @pytest.mark.parametrize(
@@ -141,11 +133,40 @@ def test_what_is_dropped_is_known_by_its_words(text: str, dropped: str | None) -
     ],
 )
 def test_statements_that_set_the_time_zone_are_known(text: str) -> None:
-    assert sets_time_zone(text)
+    assert facts(text).sets_time_zone
 
 
 @pytest.mark.parametrize(
     "text", ["SET x = 'TIME ZONE'", "SELECT 'SET TIME ZONE'", "SET", "BEGIN SELECT 1; END"]
 )
 def test_other_statements_set_no_time_zone(text: str) -> None:
-    assert not sets_time_zone(text)
+    assert not facts(text).sets_time_zone
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("SHOW TABLES IN s", ListingKind.TABLES),
+        ("/* all */ show table extended LIKE '*'", ListingKind.TABLE_EXTENDED),
+        ("SHOW VIEWS", ListingKind.VIEWS),
+        ("SHOW TBLPROPERTIES t", None),
+        ("`show` tables", None),
+        ("SELECT 'SHOW TABLES'", None),
+    ],
+)
+def test_listings_are_told_apart(text: str, kind: ListingKind | None) -> None:
+    assert facts(text).lists is kind
+
+
+@pytest.mark.parametrize(
+    ("text", "runs"),
+    [
+        ("BEGIN SELECT 1; END", True),
+        ("execute immediate 'SELECT 1'", True),
+        ("CALL p()", True),
+        ("SELECT 1", False),
+        ("DROP TABLE begin", False),
+    ],
+)
+def test_statements_that_run_others_are_known(text: str, runs: bool) -> None:
+    assert facts(text).runs_others is runs
