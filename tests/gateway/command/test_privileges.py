@@ -11,6 +11,7 @@ from tests.gateway.command.fakes import analysis, name
 from tests.gateway.command.guarded import GIVEN, READS_M, Guarded, of_system
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Reading, Surveyed
+from tidegate_server.core.messages.requests import Survey
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.privileges import (
     Privilege,
@@ -132,6 +133,17 @@ def test_a_table_is_recognised_however_it_is_read(guarded_world: Guarded, readin
     guarded_world.engine.surveys["SELECT 7"] = Surveyed(readings=(reading,))
     guarded_world.be("bob")
     assert guarded_world.outcome("SELECT 7") == "ACCESS_DENIED"
+
+
+@pytest.mark.parametrize("statement", ["DESCRIBE", "SHOW CREATE TABLE"])
+def test_a_description_is_analyzed_as_spark_reads_it(
+    guarded_world: Guarded, statement: str
+) -> None:
+    guarded_world.be("bob")
+    guarded_world.engine.requests.clear()
+    assert guarded_world.outcome(f"{statement} plain // why") == ""
+    sent = [each.sql for each in guarded_world.engine.requests_of(Survey)]
+    assert sent == [f"{statement} plain -- why"]
 
 
 def test_reading_a_table_needs_nothing_on_those_it_is_made_of(guarded_world: Guarded) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.refresh.waves import ancestors, descendants
 from tidegate_server.core.sql import statements as st
+from tidegate_server.core.sql.comments import spark_text
 from tidegate_server.core.sql.expressions import expressions
 from tidegate_server.gateway.authorization.admission import (
     access_error,
@@ -121,7 +122,7 @@ def any_table(
 ) -> None:
     """Check a statement about a table that is either materialized or Spark's."""
     if resolve.find(statement.name, context) is None:
-        judge(survey_for_judgement(text, context), context)
+        judge(survey_for_judgement(spark_text(text), context), context)
     else:
         _require(Action.SEE, statement.name, context)
 
