@@ -63,16 +63,16 @@ def test_a_mark_of_a_rollback_comes_back_and_is_not_part_of_what_is_kept(catalog
 def test_only_hold_changes_which_version_is_held(catalog: Catalog) -> None:
     held = HeldVersion(refresh_id="r-1", since=NOON, reason="too few rows")
     catalog.create(table())
-    catalog.hold("t-1", held)
+    catalog.record_held_version("t-1", held)
     assert catalog.by_id("t-1") == table(held=held)
     catalog.replace(table(comment="changed"))
     catalog.move("t-1", RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED)
     assert catalog.find(name("Daily")) == table(
         comment="changed", held=held, status=RefreshStatus.SUSPENDED
     )
-    catalog.hold("t-1", None)
+    catalog.record_held_version("t-1", None)
     assert catalog.by_id("t-1").state.held is None  # type: ignore[union-attr]
-    catalog.hold("gone", held)
+    catalog.record_held_version("gone", held)
 
 
 def test_sources_that_a_refresh_found_take_the_place_of_those_defined(catalog: Catalog) -> None:

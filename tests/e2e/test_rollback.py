@@ -41,7 +41,7 @@ def test_a_death_brings_both_back_or_neither(
     for point in POINTS:
         server = die_at(server, point, back, start_server, faults)
         done = point is Point.BETWEEN_HALVES
-        assert _looks(server) == ((["A", "B"], False, True) if done else ([None], True, False))
+        assert _observed(server) == ((["A", "B"], False, True) if done else ([None], True, False))
     named_rows(server, f"{ALTER} RESUME", f"{ALTER} REFRESH")
     [proof] = named_rows(server, "VERIFY MATERIALIZED TABLE m")
     assert proof["equal"] is True
@@ -49,7 +49,7 @@ def test_a_death_brings_both_back_or_neither(
     assert (last["action"], last["definition_version"]) == ("FULL", 3)
 
 
-def _looks(server: Server) -> tuple[list[object], bool, bool]:
+def _observed(server: Server) -> tuple[list[object], bool, bool]:
     """Return the rows' derived column, whether the table is active, whether it is the first one."""
     rows = named_rows(server, "SELECT * FROM m ORDER BY k")
     [shown] = named_rows(server, "SHOW MATERIALIZED TABLES EXTENDED LIKE 'm'")

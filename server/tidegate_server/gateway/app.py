@@ -297,7 +297,7 @@ class Gateway:
                 stack.enter_context(_Repeat(self._recover, _RECOVERY_INTERVAL, "recovery"))
             if self._alerts.watches_lag:
                 lag_check = _Repeat(
-                    self._alerts.look, self.config.alerts.lag_interval, "lag-alerts"
+                    self._alerts.check_lag, self.config.alerts.lag_interval, "lag-alerts"
                 )
                 stack.enter_context(lag_check)
             self._supervisor.start()

@@ -70,7 +70,7 @@ class World:
 
     def check_later(self, seconds: float) -> list[str]:
         self.clock.advance(seconds)
-        self.alerts.look()
+        self.alerts.check_lag()
         return self.events()
 
 

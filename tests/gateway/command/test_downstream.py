@@ -100,7 +100,7 @@ def test_a_suspended_part_is_left_as_it_is(chain: World) -> None:
 
 def test_a_part_with_a_held_version_is_left_as_it_is(chain: World) -> None:
     held = HeldVersion(refresh_id="r", since=NOW, reason="too few rows")
-    chain.catalog.hold(chain.table("base").id, held)
+    chain.catalog.record_held_version(chain.table("base").id, held)
     chain.waves.refresh(scheduled_request(chain, "often"))
     assert [r.table_id for r in chain.refreshed] == [chain.table("often").id]
 

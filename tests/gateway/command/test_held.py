@@ -33,7 +33,7 @@ def asserting_world(world: World) -> World:
 
 @pytest.fixture
 def held_world(asserting_world: World) -> World:
-    asserting_world.catalog.hold(asserting_world.table("m").id, WAITING)
+    asserting_world.catalog.record_held_version(asserting_world.table("m").id, WAITING)
     return asserting_world
 
 

@@ -49,7 +49,7 @@ PAIRS = [
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "_LOOK", 0.01)
+    monkeypatch.setattr(locks, "_POLL", 0.01)
 
 
 class Between:

@@ -16,7 +16,7 @@ from tidegate_server.core.messages.requests import Execute
 from tidegate_server.gateway.link.flight import FlightEngine
 from tidegate_server.gateway.link.memory import MemoryWatch
 from tidegate_server.gateway.link.supervisor import Supervisor
-from tidegate_server.gateway.rest.looks import health
+from tidegate_server.gateway.rest.status import health
 
 
 @dataclass

@@ -24,8 +24,8 @@ from tidegate_server.core.refresh.request import RefreshRequest
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
 from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.rest.app import build
-from tidegate_server.gateway.rest.looks import Health
 from tidegate_server.gateway.rest.refreshes import Refreshes
+from tidegate_server.gateway.rest.status import Health
 from tidegate_server.gateway.scheduler.ledger import SqlLedger
 
 

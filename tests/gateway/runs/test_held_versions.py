@@ -27,7 +27,7 @@ def test_a_result_that_is_held_fails_its_run_and_marks_the_table(world: World) -
 
 
 def test_no_refresh_starts_by_itself_while_a_version_is_held(world: World) -> None:
-    world.catalog.hold("t-1", WAITING)
+    world.catalog.record_held_version("t-1", WAITING)
     for trigger in (Trigger.SCHEDULED, Trigger.UPSTREAM_CHANGE):
         skipped = world.refresher.run(request(trigger))
         assert (skipped.state, skipped.reason_code) == (RunState.SKIPPED, "VERSION_HELD")
@@ -36,7 +36,7 @@ def test_no_refresh_starts_by_itself_while_a_version_is_held(world: World) -> No
 
 
 def test_what_a_refresh_commits_takes_the_place_of_a_held_version(world: World) -> None:
-    world.catalog.hold("t-1", WAITING)
+    world.catalog.record_held_version("t-1", WAITING)
     nothing = replace(OUTCOME, plan=replace(OUTCOME.plan, strategy=Strategy.NO_DATA))
     world.engine.work = lambda order: nothing
     world.refresher.run(request())
@@ -47,7 +47,7 @@ def test_what_a_refresh_commits_takes_the_place_of_a_held_version(world: World) 
 
 
 def test_a_publication_names_the_refresh_whose_result_is_held(world: World) -> None:
-    world.catalog.hold("t-1", WAITING)
+    world.catalog.record_held_version("t-1", WAITING)
     world.engine.work = lambda order: replace(OUTCOME, definition_version=3)
     ended = world.refresher.run(request(task=Publish()))
     assert (ended.state, ended.definition_version) == (RunState.SUCCEEDED, 3)
@@ -80,7 +80,7 @@ def test_recovery_finds_a_result_that_is_held(world: World) -> None:
 
 
 def test_recovery_finds_that_a_held_version_was_published(world: World) -> None:
-    world.catalog.hold("t-1", WAITING)
+    world.catalog.record_held_version("t-1", WAITING)
     record_running(world)
     world.engine.commit = commit("r-1", strategy="PUBLISH", definition_version=4)
     world.recovery().recover(NOON)

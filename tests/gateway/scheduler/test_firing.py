@@ -212,7 +212,7 @@ def test_a_fire_that_is_skipped_as_missed_is_recorded(world: World) -> None:
 def test_fires_of_a_table_with_a_held_version_are_skipped(world: World) -> None:
     world.add()
     held = HeldVersion(refresh_id="r-1", since=NOON, reason="too few rows")
-    world.catalog.hold("t-1", held)
+    world.catalog.record_held_version("t-1", held)
     tick(world, 70)
     assert world.runner.requests == []
     [skipped] = world.ledger.runs()
@@ -221,7 +221,7 @@ def test_fires_of_a_table_with_a_held_version_are_skipped(world: World) -> None:
         "VERSION_HELD",
         held.reason,
     )
-    world.catalog.hold("t-1", None)
+    world.catalog.record_held_version("t-1", None)
     tick(world, 60)
     assert len(world.runner.requests) == 1
 

@@ -76,7 +76,7 @@ class Catalog(CatalogReader, Protocol):
         """Change the refresh status; False if it is no longer ``start``."""
         ...
 
-    def hold(self, table_id: str, held: HeldVersion | None) -> None:
+    def record_held_version(self, table_id: str, held: HeldVersion | None) -> None:
         """Record which version of a table is held (None: none); ignores an unknown id."""
         ...
 

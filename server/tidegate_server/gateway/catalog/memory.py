@@ -84,7 +84,7 @@ class MemoryCatalog:
             )
             return True
 
-    def hold(self, table_id: str, held: HeldVersion | None) -> None:
+    def record_held_version(self, table_id: str, held: HeldVersion | None) -> None:
         with self._lock:
             if table_id in self._tables:
                 stored = self._tables[table_id]

@@ -94,7 +94,7 @@ class SqlCatalog:
         with self._database.begin() as connection:
             return connection.execute(change).rowcount == 1
 
-    def hold(self, table_id: str, held: HeldVersion | None) -> None:
+    def record_held_version(self, table_id: str, held: HeldVersion | None) -> None:
         with self._database.begin() as connection:
             connection.execute(update(t).where(t.c.id == table_id).values(held=held))
 

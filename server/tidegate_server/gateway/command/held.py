@@ -57,7 +57,7 @@ def discard(statement: AlterDiscardHeld, context: Context) -> Result:
         if held is None:
             raise nothing_held(table)
         context.services.engine.call(DiscardHeld(name=table.storage, table_id=table.id))
-        context.services.catalog.hold(table.id, None)
+        context.services.catalog.record_held_version(table.id, None)
     log.info("Discarded the held version of %s, made by %s", table.name, held.refresh_id)
     context.note(f"What refresh {held.refresh_id} of {table.name} made is thrown away.")
     return nothing()

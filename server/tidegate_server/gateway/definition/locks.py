@@ -24,7 +24,7 @@ from tidegate_server.gateway.scheduler.leases import LeaseKeeper
 
 log = logging.getLogger(__name__)
 
-_LOOK = 0.2
+_POLL = 0.2
 
 
 @contextmanager
@@ -102,7 +102,7 @@ def _holding(wanted: Mapping[str, MaterializedTable], context: Context) -> Itera
                     what = "another statement's change" if changing else "the running refresh"
                     context.log(f"Waiting for {what} of {wanted[key].name}")
                     told = True
-                time.sleep(_LOOK)
+                time.sleep(_POLL)
             held.callback(services.ledger.release, key, owner)
             keeper = LeaseKeeper(services.ledger, services.clock, key, owner, seconds)
             held.enter_context(keeper)

@@ -110,10 +110,10 @@ class Recovery:
             self._ledger.raise_epoch(run.table_id, commit.epoch)
         if answer.held is not None and answer.held.refresh_id == run.refresh_id:
             failure = version_held(run, answer.held)
-            self._catalog.hold(run.table_id, held_version(run, failure, now))
+            self._catalog.record_held_version(run.table_id, held_version(run, failure, now))
             close_run(self._ledger, with_error(run, failure), RunState.FAILED, now)
         elif commit is not None and commit.refresh_id == run.refresh_id:
-            self._catalog.hold(run.table_id, None)
+            self._catalog.record_held_version(run.table_id, None)
             close_run(self._ledger, as_committed(run, commit), RunState.SUCCEEDED, now)
         else:
             text = "its server or its lease was lost before it committed"

@@ -31,8 +31,8 @@ from tidegate_server.gateway.rest.bodies import (
     refresh_body,
     table_body,
 )
-from tidegate_server.gateway.rest.looks import Health
 from tidegate_server.gateway.rest.refreshes import Refreshes, refresh_request
+from tidegate_server.gateway.rest.status import Health
 
 T = TypeVar("T", bound=Body)
 

@@ -18,7 +18,6 @@ from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.observability.metrics import CONTENT_TYPE, Metrics
 from tidegate_server.gateway.rest.access import Guard
 from tidegate_server.gateway.rest.api import LONGEST_BODY, SESSION, Api, health_live, health_ready
-from tidegate_server.gateway.rest.looks import Health
 from tidegate_server.gateway.rest.openapi import document
 from tidegate_server.gateway.rest.problems import (
     answer_failure,
@@ -26,6 +25,7 @@ from tidegate_server.gateway.rest.problems import (
     answer_server_error,
 )
 from tidegate_server.gateway.rest.refreshes import Refreshes
+from tidegate_server.gateway.rest.status import Health
 
 Call = Callable[[Request], Response]
 

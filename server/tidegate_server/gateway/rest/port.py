@@ -7,8 +7,8 @@ from tidegate_server.gateway.observability.gauges import Gauges
 from tidegate_server.gateway.rest.access import check_exposure
 from tidegate_server.gateway.rest.app import build
 from tidegate_server.gateway.rest.listener import HttpListener
-from tidegate_server.gateway.rest.looks import GatewayStatus, SchedulerLoad
 from tidegate_server.gateway.rest.refreshes import Refreshes
+from tidegate_server.gateway.rest.status import GatewayStatus, SchedulerLoad
 from tidegate_server.gateway.session.manager import SessionManager
 
 

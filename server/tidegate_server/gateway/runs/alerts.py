@@ -64,7 +64,7 @@ class Alerts:
 
     @property
     def watches_lag(self) -> bool:
-        """Whether :meth:`look` has work to do."""
+        """Whether :meth:`check_lag` has work to do."""
         return "lag" in self._events
 
     def refresh_ended(self, run: RefreshRun) -> None:
@@ -86,7 +86,7 @@ class Alerts:
         facts = Facts(event=Event.TABLE_SUSPENDED, text=text, reason=reason)
         self._send(facts, table.id, str(table.name))
 
-    def look(self) -> None:
+    def check_lag(self) -> None:
         """Alert once when a table starts to lag too much, and once when it recovers."""
         now = self._clock.now()
         known = self._breaches.open_tables()

@@ -339,7 +339,7 @@ class Refresher:
         if outcome.sources not in (None, order.sources):
             self._catalog.note_sources(order.table_id, outcome.sources)
         if outcome.plan.strategy is not Strategy.NO_DATA:
-            self._catalog.hold(order.table_id, None)
+            self._catalog.record_held_version(order.table_id, None)
         text = outcome.plan.reason_text + self._suspended_sources(order)
         active.run = self._close(run, RunState.SUCCEEDED, outcome.plan.reason_code, text)
         pause_at(Point.AFTER_STORE)
@@ -377,7 +377,7 @@ class Refresher:
         if held is not None and lost and held.refresh_id == order.refresh_id:
             return self._record_held(active, version_held(active.run, held))
         if commit is not None and lost and commit.refresh_id == order.refresh_id:
-            self._catalog.hold(order.table_id, None)
+            self._catalog.record_held_version(order.table_id, None)
             active.run = self._close(as_committed(active.run, commit), RunState.SUCCEEDED)
             return active.run
         if commit is not None and behind:
@@ -388,7 +388,7 @@ class Refresher:
         """Record that a run's result is held, then the run's end."""
         if not active.lease_lost:
             mark = held_version(active.run, failure, self._clock.now())
-            self._catalog.hold(active.run.table_id, mark)
+            self._catalog.record_held_version(active.run.table_id, mark)
         return self._record_failure(active, failure)
 
     def _last_commit(self, order: RefreshOrder) -> LastCommitted:

@@ -11,7 +11,7 @@ from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.model.states import RunState
 from tidegate_server.gateway.observability.gauges import LONGEST_LIST, Gauges, Picture, TableLag
 from tidegate_server.gateway.observability.metrics import Metrics
-from tidegate_server.gateway.rest.looks import Health, health, lags_of
+from tidegate_server.gateway.rest.status import Health, health, lags_of
 
 
 class BrokenCatalog:
