@@ -14,7 +14,7 @@ from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.clauses import Expectation, Violation
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.model.versions import SourceKind
-from tidegate_server.core.refresh.upkeep import RowPart
+from tidegate_server.core.refresh.maintenance import RowPart
 from tidegate_server.engine.refresh.verify import compare
 
 pytestmark = pytest.mark.spark

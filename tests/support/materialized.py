@@ -17,13 +17,13 @@ from tidegate_server.core.model.clauses import Assertion, EnforcedKey, Expectati
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.model.versions import Source
+from tidegate_server.core.refresh.maintenance import RowPart
 from tidegate_server.core.refresh.request import (
     Recompute,
     RefreshOrder,
     RefreshOutcome,
     RefreshPolicy,
 )
-from tidegate_server.core.refresh.upkeep import RowPart
 from tidegate_server.engine.query.resolution import Tables
 from tidegate_server.engine.refresh.backfill import backfill
 from tidegate_server.engine.refresh.publish import publish

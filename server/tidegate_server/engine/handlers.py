@@ -354,12 +354,12 @@ class Handlers:
         )
 
     def rewrite_files(self, request: RewriteFiles, operation: Operation) -> MaintenanceDone:
-        done = self._tables.rewrite_files(request.name, request.table_id, request.upkeep_id)
+        done = self._tables.rewrite_files(request.name, request.table_id, request.maintenance_id)
         return MaintenanceDone(rewritten=done)
 
     def remove_files(self, request: RemoveFiles, operation: Operation) -> MaintenanceDone:
         removed = self._tables.remove_files(
-            request.name, request.table_id, request.horizon, request.upkeep_id
+            request.name, request.table_id, request.horizon, request.maintenance_id
         )
         return MaintenanceDone(removed=removed)
 
@@ -399,8 +399,8 @@ def _refresh_id(
     return request.order.refresh_id
 
 
-def _upkeep_id(request: RewriteFiles | RemoveFiles) -> str:
-    return request.upkeep_id
+def _maintenance_id(request: RewriteFiles | RemoveFiles) -> str:
+    return request.maintenance_id
 
 
 HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
@@ -434,8 +434,8 @@ HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
     PublishHeld: Work(Handlers.publish_held, _refresh_id),
     BackfillTable: Work(Handlers.backfill_table, _refresh_id),
     InspectFiles: Control(Handlers.inspect_files),
-    RewriteFiles: Work(Handlers.rewrite_files, _upkeep_id),
-    RemoveFiles: Work(Handlers.remove_files, _upkeep_id),
+    RewriteFiles: Work(Handlers.rewrite_files, _maintenance_id),
+    RemoveFiles: Work(Handlers.remove_files, _maintenance_id),
     ExplainRefresh: Work(Handlers.explain_refresh, _refresh_id),
     SourceVersions: Control(Handlers.source_versions),
     VerifyTable: Work(Handlers.verify_table, _refresh_id),

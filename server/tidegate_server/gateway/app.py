@@ -52,7 +52,7 @@ from tidegate_server.gateway.recovery.metastore import metastore_is_lost, put_vi
 from tidegate_server.gateway.recovery.runs import Recovery
 from tidegate_server.gateway.rest.port import HttpPort
 from tidegate_server.gateway.runs.alerts import Alerts, couriers
-from tidegate_server.gateway.runs.maintenance import Upkeep
+from tidegate_server.gateway.runs.maintenance import Maintenance
 from tidegate_server.gateway.runs.runner import Refresher
 from tidegate_server.gateway.runs.waves import Waves
 from tidegate_server.gateway.scheduler.continuous import ContinuousWatcher
@@ -160,7 +160,7 @@ class Gateway:
             tell=[courier.enqueue for courier in self._couriers],
         )
         maintenance_runs = MaintenanceRuns(self._database)
-        self._maintenance = Upkeep(
+        self._maintenance = Maintenance(
             catalog=catalog,
             ledger=ledger,
             runs=maintenance_runs,

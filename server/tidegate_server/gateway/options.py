@@ -20,12 +20,12 @@ from tidegate_server.core.model.freshness import Freshness, parse_duration
 from tidegate_server.core.model.table import ENFORCE_OPTION
 from tidegate_server.core.model.zones import LOCAL_ZONE, SESSION_ZONE, UNSET
 from tidegate_server.core.refresh.eligibility import RULES_OPTION, Rule, read_rules
-from tidegate_server.core.refresh.upkeep import (
+from tidegate_server.core.refresh.maintenance import (
     FILES_OPTION,
     INTERVAL_OPTION,
+    MAINTENANCE_OPTION,
     PARTS_OPTION,
     RETENTION_OPTION,
-    UPKEEP_OPTION,
     VERIFY_OPTION,
     VERSIONS_OPTION,
 )
@@ -381,7 +381,7 @@ OPTIONS: Mapping[str, Option] = {
     SUSPEND_OPTION: _option(_whole_number, _PLACES),
     RULES_OPTION: _option(_incremental_rules, _STORED),
     EXCLUDE_OPTION: _option(_any_text, _WITH),
-    UPKEEP_OPTION: _option(_BOOLEAN, _PLACES),
+    MAINTENANCE_OPTION: _option(_BOOLEAN, _PLACES),
     FILES_OPTION: _option(_whole_number, _PLACES),
     VERSIONS_OPTION: _option(_whole_number, _PLACES),
     RETENTION_OPTION: _option(read_duration, _PLACES),

@@ -85,7 +85,7 @@ class Row:
     """A value that is rejected; empty if any text is accepted."""
 
 
-UPKEEP = "core/refresh/test_upkeep.py::test_options_are_read_with_their_defaults"
+MAINTENANCE = "core/refresh/test_maintenance.py::test_options_are_read_with_their_defaults"
 DEFAULTS = "gateway/command/test_option_effects.py::test_a_value_reaches_what_reads_it"
 
 
@@ -157,13 +157,13 @@ ROWS: dict[str, Row] = {
         test="gateway/scheduler/test_continuous.py::test_excluded_sources_start_nothing",
         wrong="",
     ),
-    known.UPKEEP_OPTION: schedule_row("FALSE", UPKEEP),
-    known.FILES_OPTION: schedule_row("7", UPKEEP),
-    known.VERSIONS_OPTION: schedule_row("7", UPKEEP),
-    known.RETENTION_OPTION: schedule_row("7 d", UPKEEP),
-    known.INTERVAL_OPTION: schedule_row("7 d", UPKEEP),
-    known.VERIFY_OPTION: schedule_row("7 d", UPKEEP),
-    known.PARTS_OPTION: schedule_row("7", UPKEEP),
+    known.MAINTENANCE_OPTION: schedule_row("FALSE", MAINTENANCE),
+    known.FILES_OPTION: schedule_row("7", MAINTENANCE),
+    known.VERSIONS_OPTION: schedule_row("7", MAINTENANCE),
+    known.RETENTION_OPTION: schedule_row("7 d", MAINTENANCE),
+    known.INTERVAL_OPTION: schedule_row("7 d", MAINTENANCE),
+    known.VERIFY_OPTION: schedule_row("7 d", MAINTENANCE),
+    known.PARTS_OPTION: schedule_row("7", MAINTENANCE),
     known.ENFORCE_OPTION: Row(
         value="FAIL",
         read=by_key,

@@ -120,7 +120,7 @@ def test_a_store_without_past_definitions_keeps_its_tables(database: Database) -
         ("ALTER TABLE upkeep_runs DROP COLUMN compared", migrations.add_comparisons),
     ],
 )
-def test_a_store_gets_the_record_of_upkeep(
+def test_a_store_gets_the_record_of_maintenance(
     database: Database, lacks: str, since: migrations.Migration
 ) -> None:
     with database.begin() as connection:

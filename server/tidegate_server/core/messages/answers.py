@@ -11,8 +11,8 @@ from tidegate_server.core.model.names import FunctionName, TableName
 from tidegate_server.core.model.table import ColumnOrigin
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.model.versions import Source
+from tidegate_server.core.refresh.maintenance import FilesRemoved, FilesRewritten, FileStatistics
 from tidegate_server.core.refresh.request import CommittedRefresh, RefreshOutcome, RefreshPlan
-from tidegate_server.core.refresh.upkeep import FilesFound, FilesRemoved, FilesRewritten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +297,7 @@ class Versions:
 class FilesInspected:
     """Statistics of a table's files; None if the table is gone."""
 
-    found: FilesFound | None
+    found: FileStatistics | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

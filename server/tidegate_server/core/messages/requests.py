@@ -36,8 +36,8 @@ from tidegate_server.core.model.clauses import Expectation
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.types import Schema
 from tidegate_server.core.model.versions import Source
+from tidegate_server.core.refresh.maintenance import Horizon, RowPart
 from tidegate_server.core.refresh.request import Recompute, RefreshOrder
-from tidegate_server.core.refresh.upkeep import Horizon, RowPart
 
 A = TypeVar("A")
 
@@ -463,7 +463,7 @@ class RewriteFiles(Request[MaintenanceDone]):
 
     The caller holds the table's lease."""
 
-    upkeep_id: str
+    maintenance_id: str
     name: TableName
     table_id: str
 
@@ -472,7 +472,7 @@ class RewriteFiles(Request[MaintenanceDone]):
 class RemoveFiles(Request[MaintenanceDone]):
     """Delete files that no version since the horizon needs."""
 
-    upkeep_id: str
+    maintenance_id: str
     name: TableName
     table_id: str
     horizon: Horizon

@@ -18,8 +18,8 @@ from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import Verified
 from tidegate_server.core.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.core.model.versions import SourceKind
+from tidegate_server.core.refresh.maintenance import RowPart
 from tidegate_server.core.refresh.request import RefreshOrder
-from tidegate_server.core.refresh.upkeep import RowPart
 from tidegate_server.engine.definition.analyze import analyzed_plan
 from tidegate_server.engine.incremental.analysis.shape import Node
 from tidegate_server.engine.incremental.query import read_query

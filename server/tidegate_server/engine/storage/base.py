@@ -21,8 +21,13 @@ from tidegate_server.core.model.names import TableName, quote_identifier
 from tidegate_server.core.model.runs import ChangeMethod, Strategy
 from tidegate_server.core.model.types import Schema
 from tidegate_server.core.model.versions import PartitionSpec
+from tidegate_server.core.refresh.maintenance import (
+    FilesRemoved,
+    FilesRewritten,
+    FileStatistics,
+    Horizon,
+)
 from tidegate_server.core.refresh.request import RefreshOrder
-from tidegate_server.core.refresh.upkeep import FilesFound, FilesRemoved, FilesRewritten, Horizon
 from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedRefresh
 from tidegate_server.engine.storage.row_change import RowChange
 
@@ -350,7 +355,7 @@ class TableFormat(Protocol):
 
     def inspect_files(
         self, name: TableName, materialized_id: str, versions: Sequence[int], back: int
-    ) -> FilesFound | None:
+    ) -> FileStatistics | None:
         """Return statistics of the files; None if there is no table of this ``tidegate.id``.
 
         :param versions: the versions whose creation times are wanted.
@@ -359,7 +364,7 @@ class TableFormat(Protocol):
         ...
 
     def rewrite_files(
-        self, name: TableName, materialized_id: str, upkeep_id: str
+        self, name: TableName, materialized_id: str, maintenance_id: str
     ) -> FilesRewritten:
         """Compact small files, in commits that change no row.
 
@@ -368,7 +373,7 @@ class TableFormat(Protocol):
         ...
 
     def remove_files(
-        self, name: TableName, materialized_id: str, horizon: Horizon, upkeep_id: str
+        self, name: TableName, materialized_id: str, horizon: Horizon, maintenance_id: str
     ) -> FilesRemoved:
         """Delete files that no version since the horizon needs; refreshes may run meanwhile."""
         ...

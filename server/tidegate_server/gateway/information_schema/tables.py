@@ -19,7 +19,7 @@ from tidegate_server.core.model.clock import Clock
 from tidegate_server.core.model.names import quote_identifier
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.table import Definition, MaterializedTable, RefreshMode
-from tidegate_server.core.refresh.upkeep import RowPart, UpkeepRun
+from tidegate_server.core.refresh.maintenance import MaintenanceRun, RowPart
 from tidegate_server.core.sql.render import render_distribution, render_start_mode, render_trigger
 from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.definition import history
@@ -210,7 +210,7 @@ class SystemTables:
         clock: Clock,
         directory: Path,
         timezone: Callable[[MaterializedTable], str] = lambda table: "UTC",
-        maintenance_runs: Callable[[int], Sequence[UpkeepRun]] = lambda most: (),
+        maintenance_runs: Callable[[int], Sequence[MaintenanceRun]] = lambda most: (),
     ) -> None:
         """Take the sources of the content and the directory of the tables.
 
@@ -458,10 +458,10 @@ def _column_edges(table: MaterializedTable) -> list[dict[str, Any]]:
     ]
 
 
-def _maintenance_row(run: UpkeepRun) -> dict[str, Any]:
+def _maintenance_row(run: MaintenanceRun) -> dict[str, Any]:
     rewritten, removed, compared = run.rewritten, run.removed, run.compared
     return {
-        "upkeep_id": run.upkeep_id,
+        "upkeep_id": run.maintenance_id,
         "table_id": run.table_id,
         "table_catalog": run.table.catalog,
         "table_schema": run.table.schema,

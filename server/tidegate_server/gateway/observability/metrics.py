@@ -14,7 +14,7 @@ from prometheus_client import (
 from prometheus_client.registry import Collector
 
 from tidegate_server.core.model.runs import RefreshRun
-from tidegate_server.core.refresh.upkeep import UpkeepRun
+from tidegate_server.core.refresh.maintenance import MaintenanceRun
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -60,7 +60,7 @@ class Metrics:
             "tidegate_access_denials", "Statements denied for insufficient privileges."
         )
         self._maintenances = self._counter(
-            "tidegate_upkeeps", "Times that a table was looked after.", "outcome"
+            "tidegate_upkeeps", "Maintenance runs of tables.", "outcome"
         )
         self._maintenance_files = self._counter(
             "tidegate_upkeep_files", "Files of tables rewritten as fewer ones, or removed.", "fate"
@@ -70,7 +70,7 @@ class Metrics:
         )
         self._alerts = self._counter("tidegate_alerts", "Alerts that ended.", "channel", "outcome")
 
-    def maintenance_ended(self, run: UpkeepRun) -> None:
+    def maintenance_ended(self, run: MaintenanceRun) -> None:
         """Count a maintenance run and its outcome."""
         self._maintenances.labels("FAILED" if run.error_class else "DONE").inc()
         if run.rewritten is not None:

@@ -24,23 +24,23 @@ from tidegate_server.core.model.clock import Clock
 from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.table import MaterializedTable, Swapping
-from tidegate_server.core.refresh.request import Recompute, RefreshRequest
-from tidegate_server.core.refresh.upkeep import (
+from tidegate_server.core.refresh.maintenance import (
     ContentCompared,
-    FilesFound,
-    PastUpkeep,
+    FileStatistics,
+    MaintenanceRules,
+    MaintenanceRun,
+    PastMaintenance,
     RowPart,
-    UpkeepRules,
-    UpkeepRun,
     comparison_due,
     has_small_files,
     horizon,
+    inspection_due,
     longer_retentions,
-    read_upkeep,
+    read_maintenance_rules,
     removal_due,
     time_to_compact,
-    worth_a_look,
 )
+from tidegate_server.core.refresh.request import Recompute, RefreshRequest
 from tidegate_server.core.refresh.waves import readers
 from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.link.client import Engine
@@ -52,17 +52,17 @@ from tidegate_server.gateway.store.maintenance import MaintenanceRuns
 
 log = logging.getLogger(__name__)
 
-_Step = Callable[[UpkeepRun], UpkeepRun]
+_Step = Callable[[MaintenanceRun], MaintenanceRun]
 
 _PATIENCE = 5.0
-_LOOK = 1.0
+_POLL = 1.0
 _ABSENT = frozenset(
     {Code.OPERATION_CANCELED.name, Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name}
 )
-"""Errors after which the next look retries."""
+"""Errors after which the next run retries."""
 
 
-class Upkeep:
+class Maintenance:
     """Maintains one table at a time on its own thread, to leave the engine's cores to refreshes.
 
     Compaction holds the table's lease, so no refresh of the table runs concurrently; a due one
@@ -85,7 +85,7 @@ class Upkeep:
         lease_seconds: float,
         options: Mapping[str, str],
         refresh: Callable[[RefreshRequest], object],
-        ended: Callable[[UpkeepRun], None] = lambda run: None,
+        ended: Callable[[MaintenanceRun], None] = lambda run: None,
         draw: Callable[[int], int] = secrets.randbelow,
     ) -> None:
         """``options`` are the server's; ``ended`` is called with each run.
@@ -113,7 +113,7 @@ class Upkeep:
         self._waiting: SimpleQueue[tuple[Callable[[str], object], str] | None] = SimpleQueue()
         self._working: str | None = None
         self._closing = False
-        self._thread = threading.Thread(target=self._work, name="upkeep", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="maintenance", daemon=True)
 
     def open(self) -> None:
         """Start working."""
@@ -134,17 +134,17 @@ class Upkeep:
         now = self._clock.now()
         with self._lock:
             commits, since = self._seen.get(run.table_id, (0, self._began))
-            looked_at = worth_a_look(commits + 1, now - since)
-            self._seen[run.table_id] = (0, now) if looked_at else (commits + 1, since)
+            inspected = inspection_due(commits + 1, now - since)
+            self._seen[run.table_id] = (0, now) if inspected else (commits + 1, since)
             checked = run.action is Strategy.INCREMENTAL and run.table_id not in self._unchecked
             if checked:
                 self._unchecked.add(run.table_id)
-        if looked_at:
-            self._waiting.put((self.look_after, run.table_id))
+        if inspected:
+            self._waiting.put((self.maintain, run.table_id))
         if checked:
             self._waiting.put((self.check, run.table_id))
 
-    def look_after(self, table_id: str) -> UpkeepRun | None:
+    def maintain(self, table_id: str) -> MaintenanceRun | None:
         """Run a table's due maintenance; None if nothing was due or the table is gone.
 
         Errors are in the record.
@@ -154,7 +154,7 @@ class Upkeep:
             with self._lock:
                 self._seen.pop(table_id, None)
             return None
-        rules = read_upkeep(table_option(table, self._options))
+        rules = read_maintenance_rules(table_option(table, self._options))
         run = self._carry_out(table, self._due(table, rules, self._clock.now()))
         if not run.did_something:
             return None
@@ -162,7 +162,7 @@ class Upkeep:
         self._ended(run)
         return run
 
-    def check(self, table_id: str) -> UpkeepRun | None:
+    def check(self, table_id: str) -> MaintenanceRun | None:
         """Compare part of a table's rows with the query; None if off or the table is gone.
 
         Only differences are recorded: a record per refresh would push all others out.
@@ -170,8 +170,10 @@ class Upkeep:
         with self._lock:
             self._unchecked.discard(table_id)
         table = self._catalog.by_id(table_id)
-        parts = 0 if table is None else read_upkeep(table_option(table, self._options)).parts
-        if table is None or not parts:
+        if table is None:
+            return None
+        parts = read_maintenance_rules(table_option(table, self._options)).parts
+        if not parts:
             return None
         part = RowPart(number=self._draw(parts), of=parts)
         run = self._carry_out(table, self._comparison(table, part))
@@ -181,17 +183,17 @@ class Upkeep:
             self._ended(run)
         return run
 
-    def _carry_out(self, table: MaterializedTable, steps: Iterable[_Step]) -> UpkeepRun:
+    def _carry_out(self, table: MaterializedTable, steps: Iterable[_Step]) -> MaintenanceRun:
         now = self._clock.now()
-        run = UpkeepRun(
-            upkeep_id=self._new_id(),
+        run = MaintenanceRun(
+            maintenance_id=self._new_id(),
             table_id=table.id,
             table=table.name,
             server_id=self._server_id,
             started_at=now,
             finished_at=now,
         )
-        self._working = run.upkeep_id
+        self._working = run.maintenance_id
         try:
             for step in steps:
                 run = self._try_step(step, run)
@@ -199,7 +201,9 @@ class Upkeep:
             self._working = None
         return replace(run, finished_at=self._clock.now())
 
-    def _due(self, table: MaterializedTable, rules: UpkeepRules, now: datetime) -> Iterator[_Step]:
+    def _due(
+        self, table: MaterializedTable, rules: MaintenanceRules, now: datetime
+    ) -> Iterator[_Step]:
         """Yield the due steps; one that fails does not stop the others."""
         past = self._runs.past(table.id)
         if rules.on:
@@ -213,19 +217,19 @@ class Upkeep:
         yield lambda run: self._compare(run, table, part)
         yield lambda run: self._repair(run, table)
 
-    def _try_step(self, step: _Step, run: UpkeepRun) -> UpkeepRun:
+    def _try_step(self, step: _Step, run: MaintenanceRun) -> MaintenanceRun:
         try:
             return step(run)
         except ServerError as failure:
             if failure.code in _ABSENT:
-                log.info("the upkeep of %s goes on another time: %s", run.table, failure)
+                log.info("maintenance of %s is postponed: %s", run.table, failure)
                 return run
-            log.warning("the upkeep of %s failed: %s", run.table, failure)
+            log.warning("maintenance of %s failed: %s", run.table, failure)
             return replace(run, error_class=failure.code, error_message=failure.message)
 
     # ---- the steps -------------------------------------------------------------------------
 
-    def _look(self, table: MaterializedTable, rules: UpkeepRules) -> FilesFound | None:
+    def _inspect(self, table: MaterializedTable, rules: MaintenanceRules) -> FileStatistics | None:
         needed = tuple(sorted(self._needed_versions(table)))
         request = InspectFiles(
             name=table.storage, table_id=table.id, versions=needed, back=rules.versions
@@ -234,33 +238,41 @@ class Upkeep:
         return answer.found
 
     def _compact(
-        self, run: UpkeepRun, table: MaterializedTable, rules: UpkeepRules, past: PastUpkeep
-    ) -> UpkeepRun:
-        found = self._look(table, rules)
+        self,
+        run: MaintenanceRun,
+        table: MaterializedTable,
+        rules: MaintenanceRules,
+        past: PastMaintenance,
+    ) -> MaintenanceRun:
+        found = self._inspect(table, rules)
         if found is None or not has_small_files(found, rules, past.files_left):
             return run
         with self._hold_lease(run, table) as leased:
             if not leased:
                 return run
-            request = RewriteFiles(upkeep_id=run.upkeep_id, name=table.storage, table_id=table.id)
+            request = RewriteFiles(
+                maintenance_id=run.maintenance_id, name=table.storage, table_id=table.id
+            )
             answer = self._engine.call(request, wait=0)
-        found = self._look(table, rules)
+        found = self._inspect(table, rules)
         log.info("%s: %s", table.name, answer.rewritten)
         left = found.files if found is not None else None
         return replace(run, rewritten=answer.rewritten, files_left=left)
 
     def _keep_longer(
-        self, run: UpkeepRun, table: MaterializedTable, properties: Mapping[str, str]
+        self, run: MaintenanceRun, table: MaterializedTable, properties: Mapping[str, str]
     ) -> None:
         with self._hold_lease(run, table) as leased:
             if leased:
                 request = SetTableProperties(name=table.storage, properties=properties)
                 self._engine.call(request, wait=0)
 
-    def _remove(self, run: UpkeepRun, table: MaterializedTable, rules: UpkeepRules) -> UpkeepRun:
-        # Before looking again: a refresh that begins after this reads newer versions.
+    def _remove(
+        self, run: MaintenanceRun, table: MaterializedTable, rules: MaintenanceRules
+    ) -> MaintenanceRun:
+        # Read before the files: a refresh that begins after this reads newer versions.
         at_work = self._at_work(table)
-        found = self._look(table, rules)
+        found = self._inspect(table, rules)
         if found is None:
             return run
         if properties := longer_retentions(found, rules):
@@ -269,17 +281,19 @@ class Upkeep:
             return run
         wanted = horizon(found, rules, self._clock.now(), at_work)
         request = RemoveFiles(
-            upkeep_id=run.upkeep_id, name=table.storage, table_id=table.id, horizon=wanted
+            maintenance_id=run.maintenance_id, name=table.storage, table_id=table.id, horizon=wanted
         )
         answer = self._engine.call(request, wait=0)
         log.info("%s: %s before %s", table.name, answer.removed, wanted.before)
         return replace(run, removed=answer.removed, removed_before=wanted.before)
 
-    def _compare(self, run: UpkeepRun, table: MaterializedTable, part: RowPart | None) -> UpkeepRun:
+    def _compare(
+        self, run: MaintenanceRun, table: MaterializedTable, part: RowPart | None
+    ) -> MaintenanceRun:
         order = refresh_order(
             table,
             self._wish(table),
-            refresh_id=run.upkeep_id,
+            refresh_id=run.maintenance_id,
             epoch=0,
             asked_at=self._clock.now(),
         )
@@ -294,7 +308,7 @@ class Upkeep:
         )
         return replace(run, compared=found)
 
-    def _repair(self, run: UpkeepRun, table: MaterializedTable) -> UpkeepRun:
+    def _repair(self, run: MaintenanceRun, table: MaterializedTable) -> MaintenanceRun:
         if run.compared is not None and not run.compared.equal:
             self._refresh(self._wish(table))
         return run
@@ -325,9 +339,9 @@ class Upkeep:
         return min(begun, default=None)
 
     @contextmanager
-    def _hold_lease(self, run: UpkeepRun, table: MaterializedTable) -> Iterator[bool]:
+    def _hold_lease(self, run: MaintenanceRun, table: MaterializedTable) -> Iterator[bool]:
         """Hold the table's lease, if free, for at most the time compaction may take."""
-        owner = f"{self._server_id}/{DEFINITION_LEASE}{run.upkeep_id}"
+        owner = f"{self._server_id}/{DEFINITION_LEASE}{run.maintenance_id}"
         end = self._clock.now() + time_to_compact(table.definition.freshness)
         if not self._claim(table.id, owner):
             yield False
@@ -342,7 +356,7 @@ class Upkeep:
 
         def cancel_if_over(keeper: LeaseKeeper) -> None:
             if keeper.lost or self._clock.now() >= end:
-                self._cancel(run.upkeep_id)  # repeated, as the engine may not have begun
+                self._cancel(run.maintenance_id)  # repeated, as the engine may not have begun
 
         keeper = LeaseKeeper(
             self._ledger,
@@ -350,7 +364,7 @@ class Upkeep:
             table.id,
             owner,
             self._lease_seconds,
-            at_least_every=_LOOK,
+            at_least_every=_POLL,
             after_renewal=cancel_if_over,
         )
         try:
@@ -363,11 +377,11 @@ class Upkeep:
         now = self._clock.now()
         return self._ledger.claim(table_id, owner, now, self._lease_seconds) is not None
 
-    def _cancel(self, upkeep_id: str) -> None:
+    def _cancel(self, maintenance_id: str) -> None:
         try:
-            self._engine.call(Cancel(operation_id=upkeep_id), wait=0)
+            self._engine.call(Cancel(operation_id=maintenance_id), wait=0)
         except ServerError as failure:
-            log.info("upkeep %s: %s", upkeep_id, failure)
+            log.info("maintenance run %s: %s", maintenance_id, failure)
 
     def _work(self) -> None:
         while (waiting := self._waiting.get()) is not None and not self._closing:
@@ -376,4 +390,4 @@ class Upkeep:
                 work(table_id)
             except Exception:
                 # One table's failure must not end the maintenance of all.
-                log.exception("the upkeep of %s broke", table_id)
+                log.exception("maintenance of %s raised an exception", table_id)

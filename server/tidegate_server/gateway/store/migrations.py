@@ -18,6 +18,7 @@ from tidegate_server.gateway.store.tables import (
     delegation_tokens,
     fires,
     lag_breaches,
+    maintenance_runs,
     materialized_tables,
     metadata,
     privileges,
@@ -25,7 +26,6 @@ from tidegate_server.gateway.store.tables import (
     schema_version,
     signing_keys,
     sources,
-    upkeep_runs,
     workflows,
 )
 
@@ -146,12 +146,12 @@ def add_rolling_back(connection: Connection) -> None:
 
 def add_maintenance(connection: Connection) -> None:
     """Create the history of maintenance runs."""
-    upkeep_runs.create(connection)
+    maintenance_runs.create(connection)
 
 
 def add_comparisons(connection: Connection) -> None:
     """Add the column of comparisons with the query to maintenance runs."""
-    add_columns(connection, upkeep_runs, ("compared",))
+    add_columns(connection, maintenance_runs, ("compared",))
 
 
 def add_dropping(connection: Connection) -> None:

@@ -42,7 +42,7 @@ from tidegate_server.core.model.table import (
     PrimaryKey,
 )
 from tidegate_server.core.model.types import Schema
-from tidegate_server.core.refresh.upkeep import ContentCompared, FilesRemoved, FilesRewritten
+from tidegate_server.core.refresh.maintenance import ContentCompared, FilesRemoved, FilesRewritten
 from tidegate_server.gateway.store.stored_table import StoredRollback, StoredTable
 
 
@@ -271,7 +271,7 @@ lag_breaches = Table(
     Column("since", UtcTimestamp, nullable=False),
 )
 
-upkeep_runs = Table(
+maintenance_runs = Table(
     "upkeep_runs",
     metadata,
     Column("sequence", Integer, primary_key=True, autoincrement=True),

@@ -26,8 +26,13 @@ from tidegate_server.core.model.names import (
 from tidegate_server.core.model.runs import ChangeMethod, Strategy
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.model.versions import PartitionSpec
+from tidegate_server.core.refresh.maintenance import (
+    FilesRemoved,
+    FilesRewritten,
+    FileStatistics,
+    Horizon,
+)
 from tidegate_server.core.refresh.request import RefreshOrder
-from tidegate_server.core.refresh.upkeep import FilesFound, FilesRemoved, FilesRewritten, Horizon
 from tidegate_server.engine.storage.assertions import check_assertions
 from tidegate_server.engine.storage.base import (
     FoundChange,
@@ -43,6 +48,12 @@ from tidegate_server.engine.storage.delta.commits import Commit, commit_of, comm
 from tidegate_server.engine.storage.delta.files import known_files, read_files
 from tidegate_server.engine.storage.delta.held_versions import HeldVersions
 from tidegate_server.engine.storage.delta.landing import commit_and_verify
+from tidegate_server.engine.storage.delta.maintenance import (
+    inspect_files,
+    remove_files,
+    rewrite_files,
+    shorten_log,
+)
 from tidegate_server.engine.storage.delta.partitions import check_partitions, find_partition_error
 from tidegate_server.engine.storage.delta.rewrite import change_rows
 from tidegate_server.engine.storage.delta.schema import commit_metadata, widen
@@ -68,12 +79,6 @@ from tidegate_server.engine.storage.delta.tables import (
     metadata_of,
     path_of,
     schema_of,
-)
-from tidegate_server.engine.storage.delta.upkeep import (
-    inspect_files,
-    remove_files,
-    rewrite_files,
-    shorten_log,
 )
 from tidegate_server.engine.storage.delta.write import (
     advance,
@@ -504,25 +509,25 @@ class DeltaFormat:
 
     def inspect_files(
         self, name: TableName, materialized_id: str, versions: Sequence[int], back: int
-    ) -> FilesFound | None:
+    ) -> FileStatistics | None:
         snapshot = self._owned_snapshot(name, materialized_id)
         return None if snapshot is None else inspect_files(self._jvm, snapshot, versions, back)
 
     def rewrite_files(
-        self, name: TableName, materialized_id: str, upkeep_id: str
+        self, name: TableName, materialized_id: str, maintenance_id: str
     ) -> FilesRewritten:
         if self._owned_snapshot(name, materialized_id) is None:
             return FilesRewritten()
-        return rewrite_files(self._spark.newSession(), name, upkeep_id)
+        return rewrite_files(self._spark.newSession(), name, maintenance_id)
 
     def remove_files(
-        self, name: TableName, materialized_id: str, horizon: Horizon, upkeep_id: str
+        self, name: TableName, materialized_id: str, horizon: Horizon, maintenance_id: str
     ) -> FilesRemoved:
         snapshot = self._owned_snapshot(name, materialized_id)
         if snapshot is None:
             return FilesRemoved()
         session = self._spark.newSession()
-        done = remove_files(session, snapshot, horizon.before, upkeep_id)
+        done = remove_files(session, snapshot, horizon.before, maintenance_id)
         if horizon.shortens_log:
             shorten_log(session, self._tables.newest_snapshot(name), horizon.before)
         return done

@@ -1,4 +1,4 @@
-"""The files of a materialized table are looked after while it is refreshed."""
+"""The files of a materialized table are maintained while it is refreshed."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def test_a_table_that_is_refreshed_often_is_compacted_and_compared(server: Serve
     )
     refreshed = 0
 
-    def refresh_and_look() -> list[dict[str, object]]:
+    def refresh_and_list() -> list[dict[str, object]]:
         nonlocal refreshed
         refreshed += 1
         ask("INSERT INTO raw VALUES (1)", "ALTER MATERIALIZED TABLE mt REFRESH INCREMENTAL")
         return ask(f"SELECT * FROM {KEPT} WHERE table_name = 'mt'")
 
-    # The first look comes after a commit or after ten, as the server's age has it.
+    # The first inspection follows one commit or ten, depending on the age of the server.
     wait_until(
-        lambda: any(run["files_left"] for run in refresh_and_look()), "nothing was compacted"
+        lambda: any(run["files_left"] for run in refresh_and_list()), "nothing was compacted"
     )
-    runs = refresh_and_look()
+    runs = refresh_and_list()
     assert all(run["error_class"] is None for run in runs)
     assert all(run["files_removed"] is None for run in runs)
     assert all(run["files_left"] in (None, 1, 2, 3) for run in runs), "one, and refreshes since"

@@ -1,4 +1,4 @@
-"""When files are looked after, and which of them may go."""
+"""When files are maintained, and which of them may go."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tidegate_server.core.model.freshness import Freshness, TimeUnit
-from tidegate_server.core.refresh.upkeep import (
+from tidegate_server.core.refresh.maintenance import (
     LARGE_FILE,
     LEAST_AGE,
-    FilesFound,
+    FileStatistics,
     Horizon,
+    MaintenanceRules,
     NeededVersion,
-    UpkeepRules,
     has_small_files,
     horizon,
+    inspection_due,
     longer_retentions,
-    read_upkeep,
+    read_maintenance_rules,
     removal_due,
     time_to_compact,
-    worth_a_look,
 )
 
 NOW = datetime(2024, 1, 20, tzinfo=UTC)
 WEEK, DAY, HOUR = timedelta(days=7), timedelta(days=1), timedelta(hours=1)
-FOUND = FilesFound(version=99, files=1, size=1000, retention=WEEK, log_retention=30 * DAY)
-RULES = UpkeepRules()
+FOUND = FileStatistics(version=99, files=1, size=1000, retention=WEEK, log_retention=30 * DAY)
+RULES = MaintenanceRules()
 
 
 def needed_version(left: timedelta, made: timedelta | None = None) -> NeededVersion:
@@ -36,13 +36,13 @@ def needed_version(left: timedelta, made: timedelta | None = None) -> NeededVers
 
 
 @pytest.mark.parametrize(
-    ("commits", "minutes", "looks"),
+    ("commits", "minutes", "due"),
     [(0, 600, False), (1, 9, False), (1, 10, True), (9, 1, False), (10, 0, True)],
 )
-def test_a_table_is_looked_at_after_some_commits_or_some_time(
-    commits: int, minutes: int, looks: bool
+def test_a_table_is_inspected_after_some_commits_or_some_time(
+    commits: int, minutes: int, due: bool
 ) -> None:
-    assert worth_a_look(commits, timedelta(minutes=minutes)) is looks
+    assert inspection_due(commits, timedelta(minutes=minutes)) is due
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_due_refresh_waits_for_compaction_in_proportion_to_its_freshness() -> 
 
 
 def test_options_are_read_with_their_defaults() -> None:
-    assert read_upkeep({}.get) == RULES
+    assert read_maintenance_rules({}.get) == RULES
     given = {
         "materialized-table.upkeep": "false",
         "materialized-table.upkeep.small-files": " 0",
@@ -131,7 +131,7 @@ def test_options_are_read_with_their_defaults() -> None:
         "materialized-table.upkeep.interval": "2 h",
         "materialized-table.upkeep.verify": "7 d",
     }
-    assert read_upkeep(given.get) == UpkeepRules(
+    assert read_maintenance_rules(given.get) == MaintenanceRules(
         on=False,
         small_files=0,
         retention=3 * DAY,

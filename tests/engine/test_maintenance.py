@@ -11,11 +11,11 @@ from pyspark.errors import PySparkException
 from tests.support.fixtures.spark import Lake
 from tests.support.materialized import Materialized
 from tidegate_server.core.model.runs import Strategy
-from tidegate_server.core.refresh.upkeep import (
-    FilesFound,
+from tidegate_server.core.refresh.maintenance import (
     FilesRemoved,
+    FileStatistics,
     Horizon,
-    UpkeepRules,
+    MaintenanceRules,
     horizon,
 )
 
@@ -35,7 +35,7 @@ def mt(lake: Lake) -> Materialized:
     return table
 
 
-def inspect_files(mt: Materialized, *versions: int, back: int = 0) -> FilesFound:
+def inspect_files(mt: Materialized, *versions: int, back: int = 0) -> FileStatistics:
     """Return what the inspection of the table finds."""
     found = mt.lake.format.inspect_files(mt.name, mt.id, versions, back)
     assert found is not None
@@ -113,7 +113,7 @@ def test_a_table_that_lags_goes_on_incrementally(lake: Lake, mt: Materialized) -
     mt.refresh()
     lake.format.rewrite_files(mt.name, mt.id, "u")
     found = inspect_files(mt, read, back=1)
-    wanted = horizon(found, UpkeepRules(), datetime.now(UTC))
+    wanted = horizon(found, MaintenanceRules(), datetime.now(UTC))
     assert wanted.before <= found.needed[0].left
     # As if all of this were long past: nothing but the need holds the files.
     assert remove(mt, found.needed[0].made).files < on_disk(mt)

@@ -1,4 +1,4 @@
-"""The upkeep of tables' files after their refreshes, over a real store, with a made-up engine."""
+"""Maintenance of tables' files after their refreshes, over a real store and a fake engine."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ from tidegate_server.core.messages.requests import (
 )
 from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.core.model.states import RunState
-from tidegate_server.core.refresh.request import RefreshRequest
-from tidegate_server.core.refresh.upkeep import (
+from tidegate_server.core.refresh.maintenance import (
     ContentCompared,
-    FilesFound,
     FilesRemoved,
     FilesRewritten,
+    FileStatistics,
+    MaintenanceRun,
     NeededVersion,
     RowPart,
-    UpkeepRun,
 )
+from tidegate_server.core.refresh.request import RefreshRequest
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
-from tidegate_server.gateway.runs.maintenance import Upkeep
+from tidegate_server.gateway.runs.maintenance import Maintenance
 from tidegate_server.gateway.scheduler.ledger import SqlLedger
 from tidegate_server.gateway.store.database import Database
 from tidegate_server.gateway.store.maintenance import MaintenanceRuns
 
 WEEK, DAY = timedelta(days=7), timedelta(days=1)
-FEW = FilesFound(version=99, files=1, size=1000, retention=WEEK, log_retention=4 * WEEK)
+FEW = FileStatistics(version=99, files=1, size=1000, retention=WEEK, log_retention=4 * WEEK)
 MANY = replace(FEW, files=100)
 EQUAL = Verified(version=4, epoch=2, missing_rows=0, extra_rows=0)
 WAIT = 10.0
@@ -66,7 +66,7 @@ class FakeEngine:
     ready = True
 
     def __init__(self) -> None:
-        self.found: FilesFound | None = FEW
+        self.found: FileStatistics | None = FEW
         self.asked: list[Request] = []
         self.canceled = threading.Event()
         self.rewriting: Callable[[], None] = lambda: None
@@ -103,7 +103,7 @@ class FakeEngine:
 
 
 class World:
-    """Upkeep of one table."""
+    """Maintenance of one table."""
 
     def __init__(self, path: Path) -> None:
         self.database = Database(f"sqlite:///{path / 'store.db'}")
@@ -113,10 +113,10 @@ class World:
         self.ledger = SqlLedger(self.database)
         self.runs = MaintenanceRuns(self.database)
         self.engine = FakeEngine()
-        self.ended: list[UpkeepRun] = []
+        self.ended: list[MaintenanceRun] = []
         self.wished: list[RefreshRequest] = []
         ids = itertools.count(1)
-        self.upkeep = Upkeep(
+        self.maintenance = Maintenance(
             catalog=self.catalog,
             ledger=self.ledger,
             runs=self.runs,
@@ -132,8 +132,8 @@ class World:
         )
         self.catalog.create(table())
 
-    def look_after(self) -> UpkeepRun | None:
-        return self.upkeep.look_after("t-1")
+    def maintain(self) -> MaintenanceRun | None:
+        return self.maintenance.maintain("t-1")
 
     def requests_of(self, kind: type[Request]) -> list[Any]:
         return [request for request in self.engine.asked if type(request) is kind]
@@ -151,8 +151,8 @@ def refresh_run(**changes: Any) -> RefreshRun:
     return run(**{**good, **changes})
 
 
-def test_a_table_in_good_order_costs_a_look_and_leaves_no_record(world: World) -> None:
-    assert world.look_after() is None
+def test_a_table_in_good_order_is_inspected_and_leaves_no_record(world: World) -> None:
+    assert world.maintain() is None
     assert [type(request) for request in world.engine.asked] == [InspectFiles]
     assert world.runs.runs(10) == ()
 
@@ -161,19 +161,19 @@ def test_small_files_are_rewritten_under_the_tables_lease(world: World) -> None:
     world.engine.found = MANY
     holders = []
     world.engine.rewriting = lambda: holders.append(world.ledger.holder("t-1", world.clock.now()))
-    done = world.look_after()
+    done = world.maintain()
     assert done is not None
     assert (done.rewritten, done.files_left) == (FilesRewritten(added=1, removed=100), 1)
     assert holders == ["gate/definition/u-1"]
     assert world.ledger.holder("t-1", world.clock.now()) is None
     assert world.runs.runs(10) == (done,) == tuple(world.ended)
-    assert world.look_after() is None
+    assert world.maintain() is None
 
 
 def test_compaction_gives_way_to_a_refresh_that_runs(world: World) -> None:
     world.engine.found = MANY
     world.ledger.claim("t-1", "gate/r-1", world.clock.now(), 30)
-    assert world.look_after() is None
+    assert world.maintain() is None
     assert world.requests_of(RewriteFiles) == []
 
 
@@ -186,19 +186,19 @@ def test_compaction_is_stopped_when_its_time_is_over(world: World) -> None:
         raise error(Code.OPERATION_CANCELED, by="")
 
     world.engine.rewriting = slow
-    assert world.look_after() is None
+    assert world.maintain() is None
     assert world.requests_of(Cancel)[0].operation_id == "u-1"
     assert world.ledger.holder("t-1", world.clock.now()) is None
 
 
 def test_files_are_removed_once_a_day_and_the_record_says_so(world: World) -> None:
     now = world.clock.advance(DAY.total_seconds())
-    done = world.look_after()
+    done = world.maintain()
     assert done is not None
     assert (done.removed, done.removed_before) == (FilesRemoved(files=7, size=700), now - WEEK)
-    assert world.look_after() is None
+    assert world.maintain() is None
     world.clock.advance(DAY.total_seconds())
-    assert world.look_after() is not None
+    assert world.maintain() is not None
 
 
 def test_versions_that_readers_compare_with_are_asked_for_and_kept(world: World) -> None:
@@ -211,7 +211,7 @@ def test_versions_that_readers_compare_with_are_asked_for_and_kept(world: World)
     world.engine.found = replace(
         FEW, oldest_wanted=now - DAY, needed=(NeededVersion(made=left, left=left),)
     )
-    world.look_after()
+    world.maintain()
     assert {request.versions for request in world.requests_of(InspectFiles)} == {(41,)}
     [removal] = world.requests_of(RemoveFiles)
     assert (removal.horizon.before, removal.horizon.shortens_log) == (left, False)
@@ -224,7 +224,7 @@ def test_nothing_goes_that_a_refresh_at_work_may_have_or_make(world: World, tabl
     )
     world.ledger.record(run(table_id=table_id))
     world.clock.advance(2 * WEEK.total_seconds())
-    world.look_after()
+    world.maintain()
     [removal] = world.requests_of(RemoveFiles)
     assert removal.horizon.before == NOON
 
@@ -232,7 +232,7 @@ def test_nothing_goes_that_a_refresh_at_work_may_have_or_make(world: World, tabl
 def test_a_longer_retention_becomes_the_tables_own(world: World) -> None:
     world.catalog.replace(table(options={"materialized-table.upkeep.retention": "60 d"}))
     world.clock.advance(DAY.total_seconds())
-    world.look_after()
+    world.maintain()
     [request] = world.requests_of(SetTableProperties)
     assert world.requests_of(RemoveFiles) == []
     assert dict(request.properties) == {
@@ -252,9 +252,9 @@ def test_a_failure_is_in_the_record_and_an_absent_engine_is_none(world: World) -
         return failing
 
     world.engine.rewriting = fail(Code.ENGINE_LOST)
-    assert world.look_after() is None
+    assert world.maintain() is None
     world.engine.rewriting = fail(Code.INTERNAL)
-    done = world.look_after()
+    done = world.maintain()
     assert done is not None
     assert (done.error_class, done.rewritten) == ("INTERNAL", None)
 
@@ -267,7 +267,7 @@ def test_a_compaction_that_fails_does_not_keep_files_from_being_removed(world: W
 
     world.engine.rewriting = raise_canceled
     world.clock.advance(DAY.total_seconds())
-    done = world.look_after()
+    done = world.maintain()
     assert done is not None
     assert (done.rewritten, done.removed) == (None, FilesRemoved(files=7, size=700))
 
@@ -277,15 +277,15 @@ HOURLY = {"materialized-table.upkeep.verify": "1 h"}
 
 def test_a_table_is_compared_with_its_query_as_often_as_is_said(world: World) -> None:
     world.clock.advance(3600)
-    assert world.look_after() is None
+    assert world.maintain() is None
     world.catalog.replace(table(options=HOURLY))
-    done = world.look_after()
+    done = world.maintain()
     assert done is not None
     assert (done.compared, done.error_class) == (ContentCompared(version=4), None)
     assert world.runs.runs(10) == (done,)
-    assert world.look_after() is None
+    assert world.maintain() is None
     world.clock.advance(3600)
-    assert world.look_after() is not None
+    assert world.maintain() is not None
     [request, _] = world.requests_of(VerifyTable)
     assert (request.order.refresh_id, request.order.name) == ("u-2", table().storage)
     assert world.wished == []
@@ -297,13 +297,13 @@ def test_a_table_that_differs_is_told_of_and_refreshed_fully(
     world.catalog.replace(table(options=HOURLY))
     world.engine.comparing = lambda: replace(EQUAL, missing_rows=1, sample='[{"n": 1}]')
     world.clock.advance(3600)
-    done = world.look_after()
+    done = world.maintain()
     assert done is not None
     assert done.compared == ContentCompared(version=4, missing_rows=1)
     assert '{"n": 1}' in caplog.text
     [wish] = world.wished
     assert (wish.table_id, wish.trigger, wish.recompute.force) == ("t-1", Trigger.REPAIR, True)
-    assert world.look_after() is None
+    assert world.maintain() is None
 
 
 def test_what_cannot_be_compared_is_tried_again_when_it_is_due(world: World) -> None:
@@ -315,13 +315,13 @@ def test_what_cannot_be_compared_is_tried_again_when_it_is_due(world: World) -> 
 
     world.engine.comparing = impossible
     world.clock.advance(3600)
-    done = world.look_after()
+    done = world.maintain()
     assert done is not None
     assert (done.compared, done.error_class) == (None, "MT_VERIFY_IMPOSSIBLE")
-    assert world.look_after() is None
+    assert world.maintain() is None
     assert world.wished == []
     world.clock.advance(3600)
-    assert world.look_after() is not None
+    assert world.maintain() is not None
 
 
 IN_TEN = {"materialized-table.upkeep.verify-parts": "10"}
@@ -332,12 +332,12 @@ def test_a_part_is_compared_after_incremental_refreshes_without_a_record(world: 
     world.catalog.replace(table(options=IN_TEN))
     checked = threading.Event()
     world.engine.comparing = lambda: (checked.set(), EQUAL)[1]
-    world.upkeep.open()
-    world.upkeep.refresh_ended(refresh_run(action=Strategy.FULL))
+    world.maintenance.open()
+    world.maintenance.refresh_ended(refresh_run(action=Strategy.FULL))
     assert not checked.wait(0.1)
-    world.upkeep.refresh_ended(refresh_run())
+    world.maintenance.refresh_ended(refresh_run())
     assert checked.wait(WAIT)
-    world.upkeep.close()
+    world.maintenance.close()
     [request] = world.requests_of(VerifyTable)
     assert (request.version, request.part) == (None, LAST)
     [found] = world.ended
@@ -348,7 +348,7 @@ def test_a_part_is_compared_after_incremental_refreshes_without_a_record(world: 
 def test_a_part_that_differs_is_recorded_and_the_table_refreshed_fully(world: World) -> None:
     world.catalog.replace(table(options=IN_TEN))
     world.engine.comparing = lambda: replace(EQUAL, extra_rows=2)
-    done = world.upkeep.check("t-1")
+    done = world.maintenance.check("t-1")
     assert done is not None
     assert done.compared == ContentCompared(version=4, extra_rows=2, part=LAST)
     assert world.runs.runs(10) == (done,) == tuple(world.ended)
@@ -357,8 +357,8 @@ def test_a_part_that_differs_is_recorded_and_the_table_refreshed_fully(world: Wo
 
 
 def test_parts_are_compared_where_that_is_wanted_and_possible(world: World) -> None:
-    assert world.upkeep.check("t-9") is None
-    assert world.upkeep.check("t-1") is None
+    assert world.maintenance.check("t-9") is None
+    assert world.maintenance.check("t-1") is None
     assert world.engine.asked == []
     world.catalog.replace(table(options=IN_TEN))
 
@@ -366,7 +366,7 @@ def test_parts_are_compared_where_that_is_wanted_and_possible(world: World) -> N
         raise error(Code.ENGINE_LOST, reason="it died")
 
     world.engine.comparing = raise_lost
-    done = world.upkeep.check("t-1")
+    done = world.maintenance.check("t-1")
     assert done is not None
     assert not done.did_something
     assert world.ended == []
@@ -375,39 +375,39 @@ def test_parts_are_compared_where_that_is_wanted_and_possible(world: World) -> N
 def test_options_turn_it_off(world: World) -> None:
     off = {"materialized-table.upkeep": "FALSE"}
     world.catalog.replace(table(options=off))
-    assert world.look_after() is None
+    assert world.maintain() is None
     assert world.engine.asked == []
     world.catalog.replace(table(options={**off, **HOURLY}))
     world.clock.advance(2 * DAY.total_seconds())
-    assert world.look_after() is not None
+    assert world.maintain() is not None
     assert [type(request) for request in world.engine.asked] == [VerifyTable]
 
 
 def test_a_table_that_is_gone_or_of_another_id_is_left_alone(world: World) -> None:
-    assert world.upkeep.look_after("t-9") is None
+    assert world.maintenance.maintain("t-9") is None
     world.engine.found = None
     world.clock.advance(DAY.total_seconds())
-    assert world.look_after() is None
+    assert world.maintain() is None
 
 
-def test_only_commits_count_and_the_tenth_is_looked_at(world: World) -> None:
-    world.upkeep.open()
+def test_only_commits_count_and_the_tenth_starts_an_inspection(world: World) -> None:
+    world.maintenance.open()
     for state, action in (
         (RunState.FAILED, Strategy.FULL),
         (RunState.SUCCEEDED, Strategy.NO_DATA),
         (RunState.SUCCEEDED, None),
     ):
         for _ in range(20):
-            world.upkeep.refresh_ended(refresh_run(state=state, action=action))
+            world.maintenance.refresh_ended(refresh_run(state=state, action=action))
     looked = threading.Event()
     world.engine.found = MANY
     world.engine.rewriting = looked.set
     for _ in range(9):
-        world.upkeep.refresh_ended(refresh_run())
+        world.maintenance.refresh_ended(refresh_run())
     assert not looked.wait(0.1)
-    world.upkeep.refresh_ended(refresh_run())
+    world.maintenance.refresh_ended(refresh_run())
     assert looked.wait(WAIT)
-    world.upkeep.close()
+    world.maintenance.close()
 
 
 def test_the_store_keeps_the_newest_runs_of_each_table(
@@ -417,8 +417,8 @@ def test_the_store_keeps_the_newest_runs_of_each_table(
 
     def record(number: int, table_id: str, at: datetime) -> None:
         world.runs.record(
-            UpkeepRun(
-                upkeep_id=f"x-{number}",
+            MaintenanceRun(
+                maintenance_id=f"x-{number}",
                 table_id=table_id,
                 table=name("Daily"),
                 server_id="gate",
@@ -431,6 +431,6 @@ def test_the_store_keeps_the_newest_runs_of_each_table(
     record(0, "t-2", NOON)
     for number in range(1, 5):
         record(number, "t-1", NOON)
-    assert [found.upkeep_id for found in world.runs.runs(10)] == ["x-4", "x-3", "x-0"]
+    assert [found.maintenance_id for found in world.runs.runs(10)] == ["x-4", "x-3", "x-0"]
     assert world.runs.past("t-1").files_left == 4
     assert world.runs.past("t-3").files_left == 0

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from tidegate_server.core.model.freshness import Freshness, parse_duration
 from tidegate_server.core.model.names import TableName
 
-UPKEEP_OPTION = "materialized-table.upkeep"
+MAINTENANCE_OPTION = "materialized-table.upkeep"
 FILES_OPTION = "materialized-table.upkeep.small-files"
 RETENTION_OPTION = "materialized-table.upkeep.retention"
 VERSIONS_OPTION = "materialized-table.upkeep.versions"
@@ -38,7 +38,7 @@ _SHORTEST, _LONGEST = timedelta(seconds=10), timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpkeepRules:
+class MaintenanceRules:
     """A table's maintenance options."""
 
     on: bool = True
@@ -67,7 +67,7 @@ class NeededVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilesFound:
+class FileStatistics:
     """Statistics from a table's newest version and its log, read without a Spark job."""
 
     version: int
@@ -135,10 +135,10 @@ class Horizon:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpkeepRun:
+class MaintenanceRun:
     """The record of one maintenance run; times are aware UTC."""
 
-    upkeep_id: str
+    maintenance_id: str
     table_id: str
     table: TableName
     server_id: str
@@ -165,7 +165,7 @@ class UpkeepRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastUpkeep:
+class PastMaintenance:
     """Results of earlier runs: files after the last compaction, and the times of the last removal
     and the last comparison, possible or not."""
 
@@ -174,14 +174,14 @@ class PastUpkeep:
     compared_at: datetime | None = None
 
 
-def read_upkeep(option: Callable[[str], str | None]) -> UpkeepRules:
+def read_maintenance_rules(option: Callable[[str], str | None]) -> MaintenanceRules:
     """Parse a table's options, which were validated when set."""
-    rules = UpkeepRules()
+    rules = MaintenanceRules()
     interval = parse_duration(option(INTERVAL_OPTION) or "")
     retention = parse_duration(option(RETENTION_OPTION) or "")
     verify = parse_duration(option(VERIFY_OPTION) or "")
-    return UpkeepRules(
-        on=(option(UPKEEP_OPTION) or "").strip().upper() != "FALSE",
+    return MaintenanceRules(
+        on=(option(MAINTENANCE_OPTION) or "").strip().upper() != "FALSE",
         small_files=int(option(FILES_OPTION) or rules.small_files),
         retention=retention.duration if retention else None,
         versions=int(option(VERSIONS_OPTION) or rules.versions),
@@ -191,12 +191,12 @@ def read_upkeep(option: Callable[[str], str | None]) -> UpkeepRules:
     )
 
 
-def worth_a_look(commits: int, since: timedelta) -> bool:
+def inspection_due(commits: int, since: timedelta) -> bool:
     """Say whether to inspect a table after that many commits and time since the last check."""
     return commits >= _COMMITS or (commits > 0 and since >= _PAUSE)
 
 
-def has_small_files(found: FilesFound, rules: UpkeepRules, settled: int) -> bool:
+def has_small_files(found: FileStatistics, rules: MaintenanceRules, settled: int) -> bool:
     """Say whether compaction pays.
 
     :param settled: files after the last compaction; partitions may need as many.
@@ -210,17 +210,17 @@ def time_to_compact(freshness: Freshness) -> timedelta:
     return min(max(_SHORTEST, freshness.duration / 10), _LONGEST)
 
 
-def removal_due(rules: UpkeepRules, last: datetime, now: datetime) -> bool:
+def removal_due(rules: MaintenanceRules, last: datetime, now: datetime) -> bool:
     """Say whether to remove files again; ``last`` is the creation or last removal."""
     return now - last >= rules.interval
 
 
-def comparison_due(rules: UpkeepRules, last: datetime, now: datetime) -> bool:
+def comparison_due(rules: MaintenanceRules, last: datetime, now: datetime) -> bool:
     """Say whether to compare the content; ``last`` is the creation or last comparison."""
     return rules.verify is not None and now - last >= rules.verify
 
 
-def longer_retentions(found: FilesFound, rules: UpkeepRules) -> Mapping[str, str]:
+def longer_retentions(found: FileStatistics, rules: MaintenanceRules) -> Mapping[str, str]:
     """Return the Delta retention properties to raise to the option's value.
 
     After that time, Delta forgets removed files and no longer treats them as the table's.
@@ -232,7 +232,7 @@ def longer_retentions(found: FilesFound, rules: UpkeepRules) -> Mapping[str, str
 
 
 def horizon(
-    found: FilesFound, rules: UpkeepRules, now: datetime, at_work: datetime | None = None
+    found: FileStatistics, rules: MaintenanceRules, now: datetime, at_work: datetime | None = None
 ) -> Horizon:
     """Return the time before which versions may go.
 
