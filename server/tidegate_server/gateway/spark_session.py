@@ -17,8 +17,7 @@ from tidegate_server.core.messages.requests import (
 )
 from tidegate_server.core.model.zones import SESSION_ZONE
 from tidegate_server.core.sql.comments import spark_text
-from tidegate_server.core.sql.facts import StatementFacts
-from tidegate_server.core.sql.statements import SparkStatement
+from tidegate_server.core.sql.statements import SparkStatement, StatementFacts
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.link.result import EngineResult
 from tidegate_server.gateway.options import spark_settings

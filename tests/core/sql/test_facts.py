@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate_server.core.sql.dialect import head
-from tidegate_server.core.sql.facts import ListingKind, StatementFacts, facts_of
+from tidegate_server.core.sql.facts import facts_of
+from tidegate_server.core.sql.statements import ListingKind, StatementFacts
 
 
 def facts(text: str) -> StatementFacts:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
 
 from sqlglot.tokenizer_core import Token
 
 from tidegate_server.core.sql.cursor import Cursor
 from tidegate_server.core.sql.dialect import readable
+from tidegate_server.core.sql.statements import ListingKind, StatementFacts
 
 _TIME_ZONE = re.compile(r"\bSET\s+TIME\s+ZONE\b|\bspark\.sql\.session\.timeZone\b", re.IGNORECASE)
 _INSERT = re.compile(r"\bINSERT\b", re.IGNORECASE)
@@ -26,33 +25,6 @@ _WITHOUT_ROWS = (
 )
 _NAMED_ONLY = ("VIEW", "FUNCTION", "SCHEMA", "DATABASE", "NAMESPACE")
 """Objects that CREATE makes from a text without running it."""
-
-
-class ListingKind(Enum):
-    """The SHOW statements whose results Tidegate adapts."""
-
-    TABLES = auto()
-    TABLE_EXTENDED = auto()
-    VIEWS = auto()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatementFacts:
-    """What is known of a statement for Spark from its first words."""
-
-    returns_rows: bool
-    """Whether Spark answers it with rows."""
-    may_read_rows: bool
-    """Whether running it may read rows of tables."""
-    runs_others: bool = False
-    """Whether it runs other statements: BEGIN ... END, EXECUTE IMMEDIATE, CALL."""
-    lists: ListingKind | None = None
-    sets_time_zone: bool = False
-    """Whether it is SET TIME ZONE, or runs other statements that may include it."""
-    creates_temporary: str | None = None
-    """The temporary object that it creates, such as ``view v``."""
-    drops: str | None = None
-    """The possibly temporary object that it drops, in the same words."""
 
 
 def facts_of(text: str, head: Sequence[Token]) -> StatementFacts:
@@ -71,8 +43,8 @@ def facts_of(text: str, head: Sequence[Token]) -> StatementFacts:
             Cursor("", head).sees("SET", "TIME", "ZONE")
             or (runs_others and _TIME_ZONE.search(text) is not None)
         ),
-        creates_temporary=_created_temporary(Cursor("", head)),
-        drops=_dropped(Cursor("", head)),
+        creates_temporary=_temporary_object(Cursor("", head)),
+        drops=_dropped_object(Cursor("", head)),
     )
 
 
@@ -110,7 +82,7 @@ def _listing(at: Cursor) -> ListingKind | None:
     return ListingKind.VIEWS if at.sees("VIEWS") else None
 
 
-def _created_temporary(at: Cursor) -> str | None:
+def _temporary_object(at: Cursor) -> str | None:
     if at.accept("DECLARE"):
         at.accept("OR", "REPLACE")
         at.accept_any("VARIABLE", "VAR")
@@ -126,7 +98,7 @@ def _created_temporary(at: Cursor) -> str | None:
     return _kind_and_name(kind, at)
 
 
-def _dropped(at: Cursor) -> str | None:
+def _dropped_object(at: Cursor) -> str | None:
     if not at.accept("DROP"):
         return None
     at.accept_any("TEMPORARY", "TEMP")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, auto
 
 from tidegate_server.core.model.clauses import (
     Assertion,
@@ -16,7 +16,6 @@ from tidegate_server.core.model.clauses import (
 )
 from tidegate_server.core.model.freshness import Freshness
 from tidegate_server.core.model.privileges import Privilege
-from tidegate_server.core.sql.facts import StatementFacts
 
 Name = tuple[str, ...]
 """A table name as written: one to three parts."""
@@ -514,6 +513,33 @@ class ShowGrants:
 
     on: OnTable | OnSchema | None = None
     user: str | None = None
+
+
+class ListingKind(Enum):
+    """The SHOW statements whose results Tidegate adapts."""
+
+    TABLES = auto()
+    TABLE_EXTENDED = auto()
+    VIEWS = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementFacts:
+    """What is known of a statement for Spark from its first words."""
+
+    returns_rows: bool
+    """Whether Spark answers it with rows."""
+    may_read_rows: bool
+    """Whether running it may read rows of tables."""
+    runs_others: bool = False
+    """Whether it runs other statements: BEGIN ... END, EXECUTE IMMEDIATE, CALL."""
+    lists: ListingKind | None = None
+    sets_time_zone: bool = False
+    """Whether it is SET TIME ZONE, or runs other statements that may include it."""
+    creates_temporary: str | None = None
+    """The temporary object that it creates, such as ``view v``."""
+    drops: str | None = None
+    """The possibly temporary object that it drops, in the same words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -358,15 +358,15 @@ class StepRunner:
 
     @property
     def _first(self) -> FirstRows:
-        return _required(self.continuation.first)
+        return _need(self.continuation.first)
 
     @property
     def _totals(self) -> Totals:
-        return _required(self.continuation.totals)
+        return _need(self.continuation.totals)
 
     @property
     def _algebra(self) -> Algebra:
-        return _required(self.context.query.algebra)
+        return _need(self.context.query.algebra)
 
     def _stored_groups(self, algebra: Algebra, keys: Keys | None = None) -> DataFrame:
         """Return the table's rows, without other groups' if that is simple."""
@@ -422,7 +422,7 @@ class StepRunner:
         return frame.select(*(column_named(column) for column in columns))
 
 
-def _required(value: T | None) -> T:
+def _need(value: T | None) -> T:
     """Return what the chosen steps use."""
     if value is None:
         raise AssertionError("the steps use what this query does not have")

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.result import Result
-from tidegate_server.core.sql.facts import ListingKind, StatementFacts
 from tidegate_server.core.sql.parse import parse
 from tidegate_server.core.sql.places import place_of, place_of_table
-from tidegate_server.core.sql.statements import SparkStatement, Statement
+from tidegate_server.core.sql.statements import (
+    ListingKind,
+    SparkStatement,
+    Statement,
+    StatementFacts,
+)
 from tidegate_server.gateway.authorization.admission import admitting, narrow
 from tidegate_server.gateway.command import settings
 from tidegate_server.gateway.command.specs import SPECS

@@ -10,7 +10,7 @@ from typing import Any
 from tidegate_server.core.messages.requests import InlinedTable, PinnedVersions
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.sql import statements as st
-from tidegate_server.core.sql.facts import ListingKind
+from tidegate_server.core.sql.statements import ListingKind
 from tidegate_server.gateway import spark_session
 from tidegate_server.gateway.authorization import checks, visibility
 from tidegate_server.gateway.authorization.admission import (

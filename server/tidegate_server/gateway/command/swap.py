@@ -58,7 +58,7 @@ def _is_swapping(table: MaterializedTable) -> bool:
     return isinstance(table.pending, Swapping)
 
 
-def _unmarked(table: MaterializedTable) -> MaterializedTable:
+def _without_mark(table: MaterializedTable) -> MaterializedTable:
     """Return a table without the mark of an earlier SWAP."""
     return replace(table, pending=None) if _is_swapping(table) else table
 
@@ -93,7 +93,7 @@ def _exchange(
     The tables are marked meanwhile: after a crash, the next start restores their names.
     """
     catalog, engine = context.services.catalog, context.services.engine
-    first, second = _unmarked(first), _unmarked(second)
+    first, second = _without_mark(first), _without_mark(second)
     marked = [replace(table, pending=Swapping()) for table in (first, second)]
     after = [replace(first, name=second.name), replace(second, name=first.name)]
     with ExitStack() as undo:
