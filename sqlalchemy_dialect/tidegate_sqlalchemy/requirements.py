@@ -58,7 +58,8 @@ class Requirements(SuiteRequirements):
     precision_numerics_enotation_small = _OPEN
     precision_numerics_retains_significant_digits = _OPEN
     nvarchar_types = _OPEN
-    unicode_ddl = _OPEN
+    # Columns take any letters; the metastore's names of tables and schemas do not.
+    unicode_ddl = _CLOSED
     # Delta allows no blanks and brackets in column names, unless columns are mapped.
     unusual_column_name_characters = _CLOSED
     comment_reflection = _OPEN

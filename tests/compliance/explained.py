@@ -12,6 +12,7 @@ EXPLAINED: dict[str, str] = {
     "InsertBehaviorTest::test_no_results_for_non_returning_insert*": (
         "it leaves out the primary key, which no column of Spark counts by itself"
     ),
+    "LongNameBlowoutTest::test_long_convention_name*ix*": "tables have no indexes to reflect",
 }
 """Reasons by patterns of ``Class::test[parameters]``; these tests are expected to fail."""
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.fixtures.server import Server
 from tests.support.full_run import FULL
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(0 if FULL else 2400)]
 
 QUICK = (
     *("HasTableTest", "Bitwise", "CompoundSelect", "DistinctOn", "IsOrIsNotDistinct"),
