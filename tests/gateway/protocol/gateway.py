@@ -43,6 +43,7 @@ from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.gateway.auth.access import build_access
 from tidegate_server.gateway.auth.tokens import DelegationTokens, TokenRecord
+from tidegate_server.gateway.command.dispatch import prepare
 from tidegate_server.gateway.context import Context, Services
 from tidegate_server.gateway.protocol.server import ThriftServer
 from tidegate_server.gateway.session.manager import SessionManager
@@ -234,7 +235,7 @@ class Read:
 
     @property
     def lists_names(self) -> bool:
-        return False
+        return prepare(self.text).lists_names
 
     def run(self, context: Context) -> Result:
         return self.execute(self.text, context)
