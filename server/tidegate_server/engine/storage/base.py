@@ -363,9 +363,7 @@ class TableFormat(Protocol):
         """
         ...
 
-    def rewrite_files(
-        self, name: TableName, materialized_id: str, maintenance_id: str
-    ) -> FilesRewritten:
+    def rewrite_files(self, name: TableName, materialized_id: str, run_id: str) -> FilesRewritten:
         """Compact small files, in commits that change no row.
 
         The caller must hold the table's lease, since a concurrent refresh could conflict.
@@ -373,7 +371,7 @@ class TableFormat(Protocol):
         ...
 
     def remove_files(
-        self, name: TableName, materialized_id: str, horizon: Horizon, maintenance_id: str
+        self, name: TableName, materialized_id: str, horizon: Horizon, run_id: str
     ) -> FilesRemoved:
         """Delete files that no version since the horizon needs; refreshes may run meanwhile."""
         ...

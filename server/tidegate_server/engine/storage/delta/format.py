@@ -43,17 +43,12 @@ from tidegate_server.engine.storage.base import (
     table_sql,
 )
 from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedRefresh
+from tidegate_server.engine.storage.delta import maintenance
 from tidegate_server.engine.storage.delta.changes import read_change
 from tidegate_server.engine.storage.delta.commits import Commit, commit_of, commits, newest_snapshot
 from tidegate_server.engine.storage.delta.files import known_files, read_files
 from tidegate_server.engine.storage.delta.held_versions import HeldVersions
 from tidegate_server.engine.storage.delta.landing import commit_and_verify
-from tidegate_server.engine.storage.delta.maintenance import (
-    inspect_files,
-    remove_files,
-    rewrite_files,
-    shorten_log,
-)
 from tidegate_server.engine.storage.delta.partitions import check_partitions, find_partition_error
 from tidegate_server.engine.storage.delta.rewrite import change_rows
 from tidegate_server.engine.storage.delta.schema import commit_metadata, widen
@@ -511,25 +506,25 @@ class DeltaFormat:
         self, name: TableName, materialized_id: str, versions: Sequence[int], back: int
     ) -> FileStatistics | None:
         snapshot = self._owned_snapshot(name, materialized_id)
-        return None if snapshot is None else inspect_files(self._jvm, snapshot, versions, back)
+        if snapshot is None:
+            return None
+        return maintenance.inspect_files(self._jvm, snapshot, versions, back)
 
-    def rewrite_files(
-        self, name: TableName, materialized_id: str, maintenance_id: str
-    ) -> FilesRewritten:
+    def rewrite_files(self, name: TableName, materialized_id: str, run_id: str) -> FilesRewritten:
         if self._owned_snapshot(name, materialized_id) is None:
             return FilesRewritten()
-        return rewrite_files(self._spark.newSession(), name, maintenance_id)
+        return maintenance.rewrite_files(self._spark.newSession(), name, run_id)
 
     def remove_files(
-        self, name: TableName, materialized_id: str, horizon: Horizon, maintenance_id: str
+        self, name: TableName, materialized_id: str, horizon: Horizon, run_id: str
     ) -> FilesRemoved:
         snapshot = self._owned_snapshot(name, materialized_id)
         if snapshot is None:
             return FilesRemoved()
         session = self._spark.newSession()
-        done = remove_files(session, snapshot, horizon.before, maintenance_id)
+        done = maintenance.remove_files(session, snapshot, horizon.before, run_id)
         if horizon.shortens_log:
-            shorten_log(session, self._tables.newest_snapshot(name), horizon.before)
+            maintenance.shorten_log(session, self._tables.newest_snapshot(name), horizon.before)
         return done
 
     def _owned_snapshot(self, name: TableName, materialized_id: str) -> Any:

@@ -56,13 +56,13 @@ def inspect_files(jvm: Any, snapshot: Any, versions: Sequence[int], back: int) -
     )
 
 
-def rewrite_files(session: SparkSession, name: TableName, maintenance_id: str) -> FilesRewritten:
+def rewrite_files(session: SparkSession, name: TableName, run_id: str) -> FilesRewritten:
     """Compact small files within their partitions and clusters."""
     for key, value in {
         "optimize.minFileSize": _SMALL_FILE,
         "optimize.maxFileSize": LARGE_FILE,
         "optimize.batchSize": _BATCH,
-        "commitInfo.userMetadata": _metadata(maintenance_id),
+        "commitInfo.userMetadata": _metadata(run_id),
     }.items():
         session.conf.set(_DELTA + key, str(value))
     done = session.sql(f"OPTIMIZE {name.quoted()}").first()
@@ -73,7 +73,7 @@ def rewrite_files(session: SparkSession, name: TableName, maintenance_id: str) -
 
 
 def remove_files(
-    session: SparkSession, snapshot: Any, before: datetime, maintenance_id: str
+    session: SparkSession, snapshot: Any, before: datetime, run_id: str
 ) -> FilesRemoved:
     """Delete files that no version since ``before`` needs, including those of crashed writers.
 
@@ -84,7 +84,7 @@ def remove_files(
     # The caller knows which versions are needed; users' sessions keep Delta's check.
     session.conf.set(f"{_DELTA}retentionDurationCheck.enabled", "false")
     session.conf.set(f"{_DELTA}vacuum.logging.enabled", "true")
-    session.conf.set(f"{_DELTA}commitInfo.userMetadata", _metadata(maintenance_id))
+    session.conf.set(f"{_DELTA}commitInfo.userMetadata", _metadata(run_id))
     option, log = jvm.scala.Option, snapshot.deltaLog()
     tables = scala_object(jvm, "org.apache.spark.sql.delta.catalog.DeltaTableV2")
     nothing = jvm.PythonUtils.toScalaMap({})
@@ -104,7 +104,7 @@ def remove_files(
     for commit in commits(jvm, newest_snapshot(jvm, log)):
         if commit.version <= int(snapshot.version()):
             break
-        if commit.metadata.get("upkeep") == maintenance_id:
+        if commit.metadata.get("upkeep") == run_id:
             count += int(commit.metrics.get("numDeletedFiles", 0))
             size += int(commit.metrics.get("sizeOfDataToDelete", 0))
     return FilesRemoved(files=count, size=size)
@@ -143,5 +143,5 @@ def _long(jvm: Any, number: int) -> Any:
     return converters.toScala(jvm.java.util.OptionalLong.of(number))
 
 
-def _metadata(maintenance_id: str) -> str:
-    return json.dumps({"upkeep": maintenance_id})
+def _metadata(run_id: str) -> str:
+    return json.dumps({"upkeep": run_id})
