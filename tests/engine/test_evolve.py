@@ -284,7 +284,7 @@ def test_rows_held_out_stand_in_a_view_of_their_own(make: Make, session: Session
     mt = make()
     behind = storage_name(mt.name)
     session.client.call(RenameTable(name=mt.name, new_name=behind, table_id=mt.id))
-    long = f"concat(k, '{'x' * 2600}')"
+    long = f"concat(total, '{'x' * 2600}')"
     conditions = {"p's `é`": "k <> 'it''s \\' \"é\"'\n AND total > 99", "long": f"{long} IS NULL"}
     held = [
         Expectation(name=name, condition=text, violation=Violation.QUARANTINE)
