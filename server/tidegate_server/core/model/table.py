@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
@@ -203,6 +203,12 @@ class PipelineState:
     """Options of the last RESUME WITH, valid until the next resume."""
     checkpoint_floor: int = 0
     """Commits up to this epoch are not used as checkpoints: the pipeline starts over."""
+
+    def with_options_of(self, other: PipelineState) -> PipelineState:
+        """Return this state as runs left it, with what statements set in another one."""
+        return replace(
+            self, resume_options=other.resume_options, checkpoint_floor=other.checkpoint_floor
+        )
 
     @property
     def kept_fresh(self) -> bool:

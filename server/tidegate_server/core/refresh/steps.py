@@ -16,7 +16,7 @@ class Scope(Enum):
 
     QUERY = "the query's rows"
     GROUPED = "the rows that the query groups"
-    ORDERED = "the rows of which LIMIT keeps the first"
+    ORDERED = "the rows below LIMIT"
 
 
 class Recording(Enum):

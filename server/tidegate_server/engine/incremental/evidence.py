@@ -206,7 +206,7 @@ def _source_obstacles(
         text = "the query reads other tables than at the last refresh"
         found.append(Obstacle(code=Reason.SOURCES_REPLACED, text=text))
     if has_moving_region(order, frozen_at):
-        text = "rows become immutable as time goes by, of which no source tells"
+        text = "rows become immutable as time passes, although no source changes"
         found.append(Obstacle(code=Reason.IMMUTABLE_REGION_MOVES, text=text))
     for name in sorted(tables.travelled):
         text = f"the query itself chooses a version of {name}"

@@ -124,7 +124,7 @@ class RefreshContext:
 
 @dataclass(slots=True)
 class StepRunner:
-    """Runs steps, each of which uses the results of those before it."""
+    """Runs steps in order; each may use the results of earlier ones."""
 
     context: RefreshContext
     changes: Mapping[str, Change]
@@ -199,7 +199,7 @@ class StepRunner:
             case MergeFirstRows():
                 self._merge_first_rows()
             case _:
-                raise AssertionError(f"{step.name} is no step of an incremental refresh")
+                raise AssertionError(f"{step.name} is not a step of an incremental refresh")
 
     # ---- steps -----------------------------------------------------------------------------
 
@@ -241,6 +241,7 @@ class StepRunner:
             case Scope.ORDERED:
                 return self._first.below
             case Scope.GROUPED if self.evidence.recorded:
+                self._aggregates()  # before keys are collected in vain
                 return self._totals.node.children[0]
             case Scope.GROUPED:
                 return self._algebra.node.children[0]
@@ -271,9 +272,7 @@ class StepRunner:
 
         :raises NotFollowingError: if none are recorded, or the new ones are unknown or too many.
         """
-        state, change, totals = self.context.last.record.incremental, self._change, self._totals
-        if not isinstance(state, AggregateState):
-            raise NotFollowingError(_UNRECORDED)
+        state, change, totals = self._aggregates(), self._change, self._totals
         self.incremental = state
         if change is None:
             return
@@ -287,6 +286,16 @@ class StepRunner:
         self.incremental = recorded.state
         if recorded.state != state:
             self.content = catalyst.frame(recorded.plan)
+
+    def _aggregates(self) -> AggregateState:
+        """Return the recorded totals.
+
+        :raises NotFollowingError: if there are none.
+        """
+        state = self.context.last.record.incremental
+        if not isinstance(state, AggregateState):
+            raise NotFollowingError(_UNRECORDED)
+        return state
 
     def _check_computed(self, totals: Totals, recorded: Recorded) -> None:
         """Check the rows that operators above the totals read now.

@@ -20,10 +20,7 @@ from tidegate_server.core.refresh.request import (
     RefreshPlan,
     RefreshPolicy,
 )
-from tidegate_server.core.refresh.steps import (
-    Recording,
-    Step,
-)
+from tidegate_server.core.refresh.steps import Recording, Step
 from tidegate_server.core.refresh.waves import forward
 from tidegate_server.engine.definition.analyze import analyzed_plan, reject_reading_functions
 from tidegate_server.engine.incremental.evidence import adds_up, merges

@@ -107,11 +107,7 @@ class MemoryCatalog:
         if stored is None:
             raise error(Code.MT_NOT_FOUND, table=table.name)
         self._archive_definition(stored, table.definition.version)
-        state = replace(
-            stored.state,
-            resume_options=table.state.resume_options,
-            checkpoint_floor=table.state.checkpoint_floor,
-        )
+        state = stored.state.with_options_of(table.state)
         self._tables[table.id] = replace(table, state=state)
 
     def _archive_definition(self, stored: MaterializedTable, version: int) -> None:

@@ -53,10 +53,9 @@ def apply_definition(
     if restarts:
         end_runs(before, context)
     with changing([before], context) as [before], ExitStack() as undo:
-        floor = _last_epoch(before, context) if restarts else after.state.checkpoint_floor
-        state = replace(
-            before.state, resume_options=after.state.resume_options, checkpoint_floor=floor
-        )
+        state = before.state.with_options_of(after.state)
+        if restarts:
+            state = replace(state, checkpoint_floor=_last_epoch(before, context))
         after = replace(after, state=state)
         _change_workflow(before, after, context, undo)
         stored = change_storage(before, after, context, undo)
@@ -109,12 +108,7 @@ def _require_unchanged(before: MaterializedTable, context: Context) -> Materiali
 
 def _is_unchanged(before: MaterializedTable, now: MaterializedTable) -> bool:
     """Return whether two states differ at most in the status and the held version."""
-    old, new = before.state, now.state
-    return (
-        replace(now, state=old) == before
-        and new.resume_options == old.resume_options
-        and new.checkpoint_floor == old.checkpoint_floor
-    )
+    return replace(before, state=now.state.with_options_of(before.state)) == now
 
 
 def _last_epoch(table: MaterializedTable, context: Context) -> int:
