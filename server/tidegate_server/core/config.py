@@ -36,7 +36,15 @@ class _Section(BaseModel):
 AuthMethod = Literal["NONE", "NOSASL", "PASSWORD", "LDAP", "CUSTOM", "JWT", "KERBEROS"]
 
 
-Hazard = Literal["resources", "jar-functions", "scripts", "static-settings", "paths", "locations"]
+Hazard = Literal[
+    "resources",
+    "jar-functions",
+    "scripts",
+    "static-settings",
+    "paths",
+    "locations",
+    "connections",
+]
 """Ways from SQL to files, programs and the JVM, as ``authorization.allow`` names them."""
 
 

@@ -15,6 +15,7 @@ from tidegate_server.core.errors import ServerError
 from tidegate_server.core.logs import JsonLines
 from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.core.messages.requests import EngineOptions
+from tidegate_server.engine.gate.gate import install_gate
 from tidegate_server.engine.jvm.memory import end_without_memory
 from tidegate_server.engine.jvm.references import freeze_references
 from tidegate_server.engine.jvm.session import Directories, start_spark, warm_up, warm_up_more
@@ -55,6 +56,7 @@ def main() -> None:
 
 def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime) -> None:
     spark = start_spark(options, directories)
+    install_gate(spark)
     lifetime.handle_signals()  # again, since PySpark has just installed its own SIGINT handler
     lifetime.watch_jvm(spark)
     end_without_memory(spark)

@@ -93,6 +93,7 @@ from tidegate_server.engine.definition.evolve import (
     put_view,
     rewrite_names,
 )
+from tidegate_server.engine.gate.gate import limiting, running_as
 from tidegate_server.engine.jvm.memory import JvmMemory
 from tidegate_server.engine.metastore.listing import Metastore
 from tidegate_server.engine.metastore.warehouse import find_tables, register_table
@@ -105,7 +106,7 @@ from tidegate_server.engine.refresh.run import refresh
 from tidegate_server.engine.refresh.verify import verify
 from tidegate_server.engine.results.store import ResultStore
 from tidegate_server.engine.session.operations import Operation, Operations
-from tidegate_server.engine.session.sessions import Sessions
+from tidegate_server.engine.session.sessions import Child, Sessions, apply_settings
 from tidegate_server.engine.session.settings import check_settings
 from tidegate_server.engine.statement.execute import execute
 from tidegate_server.engine.statement.survey import survey
@@ -205,20 +206,30 @@ class Handlers:
         return Done()
 
     def survey(self, request: Survey, operation: Operation) -> Surveyed:
+        if not request.session_id:
+            child = Child(self._spark.newSession())
+            apply_settings(child.spark, request.settings)
+            return survey(child, request)
         with (
             self._sessions.using(request.session_id) as child,
             child.overlay(request.settings),
         ):
-            return survey(child, request.sql)
+            return survey(child, request)
 
     # ---- definitions and their storage -----------------------------------------------------
 
     def analyze(self, request: Analyze, operation: Operation) -> Analysis:
-        with self._sessions.using(request.session_id) as child:
+        with (
+            self._sessions.using(request.session_id) as child,
+            limiting(child.spark, request.features, request.user),
+        ):
             return analyze(child, request.sql, self._tables)
 
     def check_expressions(self, request: CheckExpressions) -> ExpressionsChecked:
-        with self._sessions.using(request.session_id) as child:
+        with (
+            self._sessions.using(request.session_id) as child,
+            limiting(child.spark, request.features, request.user),
+        ):
             return check_expressions(child, request)
 
     def rewrite_names(self, request: RewriteNames) -> Rewritten:
@@ -305,7 +316,7 @@ class Handlers:
         task: T,
     ) -> Refreshed:
         """Run an order and add the metrics of its Spark tasks."""
-        with log_context(refresh_id=operation.id):
+        with log_context(refresh_id=operation.id), running_as(self._spark, order.executor):
             outcome = run(order, task, self._spark, self._tables, operation)
             read_again(self._spark, order.name)
             if outcome.plan.strategy is not Strategy.NO_DATA:
@@ -314,21 +325,23 @@ class Handlers:
             return Refreshed(outcome=outcome)
 
     def explain_refresh(self, request: ExplainRefresh, operation: Operation) -> Planned:
-        return Planned(plan=explain(request.order, request.task, self._spark, self._tables))
+        with running_as(self._spark, request.order.executor):
+            return Planned(plan=explain(request.order, request.task, self._spark, self._tables))
 
     def source_versions(self, request: SourceVersions) -> Versions:
         versions = source_versions(request.sources, self._spark, self._tables)
         return Versions(versions=versions)
 
     def verify_table(self, request: VerifyTable, operation: Operation) -> Verified:
-        return verify(
-            request.order,
-            request.version,
-            self._spark,
-            self._tables,
-            operation,
-            part=request.part,
-        )
+        with running_as(self._spark, request.order.executor):
+            return verify(
+                request.order,
+                request.version,
+                self._spark,
+                self._tables,
+                operation,
+                part=request.part,
+            )
 
     def last_commit(self, request: LastCommit) -> LastCommitted:
         exists = self._tables.find(request.name) is not None

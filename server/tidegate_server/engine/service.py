@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Answer, EngineInfo
 from tidegate_server.core.messages.requests import Request
+from tidegate_server.engine.gate.gate import pass_own_statements
 from tidegate_server.engine.handlers import HANDLERS, Control, Handlers, Instant, Work
 from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.results.store import ResultStore
@@ -43,10 +44,19 @@ class Service:
         self._handlers = Handlers(
             spark, tables, results, self._operations, info, at_work=lambda: self._at_work
         )
-        self._work = ThreadPoolExecutor(_WORKERS, thread_name_prefix="work")
-        self._control = ThreadPoolExecutor(_CONTROL_WORKERS, thread_name_prefix="control")
+        self._spark = spark
+        self._work = self._pool(_WORKERS, "work")
+        self._control = self._pool(_CONTROL_WORKERS, "control")
         # So that a cancel does not wait for slow control requests, such as listing columns.
-        self._urgent = ThreadPoolExecutor(_URGENT_WORKERS, thread_name_prefix="urgent")
+        self._urgent = self._pool(_URGENT_WORKERS, "urgent")
+
+    def _pool(self, workers: int, name: str) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(
+            workers,
+            thread_name_prefix=name,
+            initializer=pass_own_statements,
+            initargs=(self._spark,),
+        )
 
     def answers(self, request: Request[Any]) -> Iterator[Answer]:
         """Yield progress while the request runs, then its final answer.

@@ -30,7 +30,7 @@ from tidegate_server.core.model.versions import Source
 from tidegate_server.gateway.auth.access import UNCHECKED, build_access, check_exposure
 from tidegate_server.gateway.auth.token_store import SqlTokenStore
 from tidegate_server.gateway.auth.tokens import DelegationTokens
-from tidegate_server.gateway.authorization.admission import check_owner, engine_settings
+from tidegate_server.gateway.authorization.admission import admit_run, engine_settings
 from tidegate_server.gateway.catalog.sql import SqlCatalog
 from tidegate_server.gateway.command.dispatch import prepare
 from tidegate_server.gateway.context import Services
@@ -189,7 +189,7 @@ class Gateway:
             new_id=new_id,
             server_id=server_id,
             lease_seconds=config.scheduler.lease,
-            check_owner=lambda table_id: check_owner(table_id, self._services),
+            admit=lambda request: admit_run(request, self._services),
         )
         run_refresh = observe_refreshes(self._refresher.run, metrics, new_id, self._refresh_ended)
         waves = Waves(

@@ -85,6 +85,8 @@ class Context:
     progress: Callable[[Progress], None]
     overlay: Mapping[str, str] = field(default_factory=dict)
     """Settings for this statement alone (Thrift's confOverlay)."""
+    features: tuple[str, ...] | None = None
+    """Features beyond tables that the user may use; None for all."""
     require_wanted: Callable[[], None] = lambda: None
     """Raises the reason once a client or a timeout has ended the statement."""
 

@@ -15,6 +15,7 @@ from tidegate_server.core.messages.requests import (
     PinnedVersions,
     Survey,
 )
+from tidegate_server.core.model.access import Admission
 from tidegate_server.core.model.zones import SESSION_ZONE
 from tidegate_server.core.sql.comments import spark_text
 from tidegate_server.core.sql.statements import SparkStatement, StatementFacts
@@ -33,16 +34,18 @@ def execute(
     context: Context,
     inlined: tuple[InlinedTable, ...] = (),
     pinned: PinnedVersions | None = None,
+    admission: Admission | None = None,
 ) -> EngineResult:
     """Run a user's statement in the session's child session.
 
     :param inlined: materialized tables whose queries are read instead of their rows.
     :param pinned: the versions at which tables are read.
+    :param admission: what its plans may access; None for everything.
     :raises ServerError: the engine's error; MT_WRONG_KIND for plain DDL and DML on a
         materialized table.
     """
     _ready_system_tables(statement.text, context)
-    result = _send(statement.text, context, inlined, pinned)
+    result = _send(statement.text, context, inlined, pinned, admission)
     _record_changes(statement.facts, context)
     return result
 
@@ -63,6 +66,7 @@ def _send(
     context: Context,
     inlined: tuple[InlinedTable, ...] = (),
     pinned: PinnedVersions | None = None,
+    admission: Admission | None = None,
 ) -> EngineResult:
     """Run SQL and update the session's current catalog and schema."""
     session = context.session
@@ -76,6 +80,7 @@ def _send(
         inline_bytes=context.services.config.engine.inline_bytes,
         inlined=inlined,
         pinned=pinned,
+        admission=admission,
     )
     answer = context.services.engine.call(request, on_progress=context.progress)
     session.catalog, session.schema = answer.current_catalog, answer.current_schema
@@ -109,6 +114,8 @@ def survey(text: str, context: Context) -> Surveyed:
         operation_id=context.operation_id,
         sql=text,
         settings=spark_settings(context.overlay),
+        user=context.session.user,
+        features=context.features,
     )
     return context.services.engine.call(request)
 

@@ -12,7 +12,7 @@ from tests.gateway.command.fakes import NOW, World, analysis
 from tests.gateway.command.guarded import SurveyingEngine
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.messages.answers import Reach, Reading, Surveyed
+from tidegate_server.core.messages.answers import Reading, Surveyed
 from tidegate_server.core.messages.requests import Execute, PinnedVersions, Survey, TableVersion
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.runs import RefreshRun, Strategy
@@ -182,7 +182,7 @@ def test_inline_and_snapshot_do_not_go_together(torn: Torn) -> None:
 
 
 def test_a_statement_that_cannot_be_judged_is_refused(torn: Torn) -> None:
-    torn.engine.surveys["EXECUTE IMMEDIATE q"] = Surveyed(reaches=(Reach.UNKNOWN,))
+    torn.engine.surveys["EXECUTE IMMEDIATE q"] = Surveyed(opaque=True)
     assert code(torn, "EXECUTE IMMEDIATE q") == "NOT_SUPPORTED"
 
 

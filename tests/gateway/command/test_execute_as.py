@@ -6,22 +6,24 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.examples import vary
+from tests.contract.examples import NOON, vary
 from tests.gateway.command.fakes import World
-from tests.gateway.command.guarded import DAILY, OTHER, Guarded, grant
+from tests.gateway.command.guarded import DAILY, OTHER, Guarded, SurveyingEngine, grant
 from tidegate_server.core.config import AuthorizationSection, Config
 from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.messages.answers import Surveyed
+from tidegate_server.core.model.access import Access, Act, Admission, ObjectKind
 from tidegate_server.core.model.privileges import (
     Privilege,
     TableObject,
 )
+from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.model.table import MaterializedTable
-from tidegate_server.core.model.versions import Source, SourceKind
-from tidegate_server.gateway.authorization.admission import (
-    check_owner,
-)
+from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.gateway.authorization.admission import admit_order
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
 from tidegate_server.gateway.context import Services
+from tidegate_server.gateway.runs.orders import refresh_order
 
 
 def services_with(*tables: MaterializedTable, config: Config) -> Services:
@@ -29,33 +31,49 @@ def services_with(*tables: MaterializedTable, config: Config) -> Services:
     catalog = MemoryCatalog()
     for table in tables:
         catalog.create(table)
-    return replace(world._services(), catalog=catalog)
+    engine = SurveyingEngine()
+    engine.surveys[READER.definition.expanded_query] = Surveyed(accesses=(READS_DAILY,))
+    return replace(world._services(), catalog=catalog, engine=engine)
+
+
+def admit(table: MaterializedTable, services: Services) -> Admission | None:
+    """Return what a run of the table may access."""
+    request = RefreshRequest(table_id=table.id, trigger=Trigger.MANUAL, requested_by="ann")
+    order = refresh_order(table, request, refresh_id="r", epoch=1, asked_at=NOON)
+    return admit_order(order, services).admission
+
+
+READS_DAILY = Access(
+    act=Act.SELECT,
+    kind=ObjectKind.TABLE,
+    catalog=DAILY.name.catalog,
+    schema=DAILY.name.schema,
+    name=DAILY.name.table,
+)
+READER = vary(OTHER, expanded_query="SELECT * FROM c.d.daily")
 
 
 def test_a_refresh_needs_its_owners_right_to_read_what_it_is_made_of() -> None:
-    source = Source(name=DAILY.name, kind=SourceKind.VERSIONED, table_id="x")
-    reader = vary(OTHER, sources=(source,))
+    reader = READER
     config = Config(authorization=AuthorizationSection(enabled=True))
     services = services_with(DAILY, reader, config=config)
     with pytest.raises(ServerError, match="User carl needs SELECT on materialized table c.d.daily"):
-        check_owner(reader.id, services)
+        admit(reader, services)
     services.privileges.grant(grant("carl", Privilege.SELECT, TableObject(table_id=DAILY.id)))
-    check_owner(reader.id, services)
-    check_owner(DAILY.id, services)
-    check_owner("gone", services)
-    check_owner(reader.id, services_with(DAILY, reader, config=Config()))
+    assert admit(reader, services) == Admission(accesses=(READS_DAILY,))
+    assert admit(DAILY, services) == Admission()
+    assert admit(reader, services_with(DAILY, reader, config=Config())) is None
 
 
 def test_execute_as_has_refreshes_read_with_the_rights_of_another_user() -> None:
-    source = Source(name=DAILY.name, kind=SourceKind.VERSIONED, table_id="x")
-    reader = vary(OTHER, sources=(source,), execute_as="eve")
+    reader = vary(READER, execute_as="eve")
     config = Config(authorization=AuthorizationSection(enabled=True))
     services = services_with(DAILY, reader, config=config)
     services.privileges.grant(grant("carl", Privilege.SELECT, TableObject(table_id=DAILY.id)))
     with pytest.raises(ServerError, match="User eve needs SELECT on materialized table c.d.daily"):
-        check_owner(reader.id, services)
+        admit(reader, services)
     services.privileges.grant(grant("eve", Privilege.SELECT, TableObject(table_id=DAILY.id)))
-    check_owner(reader.id, services)
+    admit(reader, services)
 
 
 DAY = "FRESHNESS = INTERVAL '1' DAY"

@@ -9,20 +9,27 @@ import pytest
 from tests.gateway.command.guarded import LOGINS, Guarded
 from tidegate_server.core.config import AuthorizationSection, Config, Hazard
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.messages.answers import Reach, Surveyed
+from tidegate_server.core.messages.answers import Surveyed
+from tidegate_server.core.model.access import Access, Act, ObjectKind
 from tidegate_server.gateway.authorization.admission import (
     check_settings,
     engine_settings,
 )
 from tidegate_server.gateway.authorization.rights import (
-    is_foreign,
     is_static,
     overlap,
 )
 
+HAZARDS = tuple(hazard for hazard in get_args(Hazard) if hazard != "static-settings")
 
-def test_every_reach_but_the_unknown_can_be_allowed_by_name() -> None:
-    assert {reach.value for reach in Reach} - {"unknown"} == set(get_args(Hazard))
+
+def using(feature: str) -> Surveyed:
+    use = Access(act=Act.USE, kind=ObjectKind.FEATURE, catalog=feature, schema="something")
+    return Surveyed(accesses=(use,))
+
+
+def on_path(act: Act, path: str) -> Surveyed:
+    return Surveyed(accesses=(Access(act=act, kind=ObjectKind.PATH, name=path),))
 
 
 def reaching(world: Guarded, surveyed: Surveyed, config: Config) -> str:
@@ -32,11 +39,11 @@ def reaching(world: Guarded, surveyed: Surveyed, config: Config) -> str:
     return world.outcome("SELECT 7")
 
 
-@pytest.mark.parametrize("reach", Reach)
+@pytest.mark.parametrize("feature", [*HAZARDS, "administrators", "anything else"])
 def test_what_reaches_beyond_tables_is_denied_where_logins_are_checked(
-    guarded_world: Guarded, reach: Reach
+    guarded_world: Guarded, feature: str
 ) -> None:
-    surveyed = Surveyed(reaches=(reach,))
+    surveyed = using(feature)
     assert reaching(guarded_world, surveyed, Config(server=LOGINS)) == "ACCESS_DENIED"
     enabled = Config(authorization=AuthorizationSection(enabled=True))
     assert reaching(guarded_world, surveyed, enabled) == "ACCESS_DENIED"
@@ -47,14 +54,13 @@ def test_what_reaches_beyond_tables_is_denied_where_logins_are_checked(
     assert reaching(guarded_world, surveyed, administrator) == ""
 
 
-@pytest.mark.parametrize("reach", [reach for reach in Reach if reach is not Reach.UNKNOWN])
-def test_each_reach_can_be_allowed(guarded_world: Guarded, reach: Reach) -> None:
-    allowed = AuthorizationSection.model_validate({"allow": [reach.value]})
+@pytest.mark.parametrize("feature", HAZARDS)
+def test_each_feature_can_be_allowed(guarded_world: Guarded, feature: str) -> None:
+    allowed = AuthorizationSection.model_validate({"allow": [feature]})
     config = Config(server=LOGINS, authorization=allowed)
-    assert reaching(guarded_world, Surveyed(reaches=(reach,)), config) == ""
-    others = tuple(other for other in Reach if other is not reach)
-    for other in others:
-        assert reaching(guarded_world, Surveyed(reaches=(other,)), config) == "ACCESS_DENIED"
+    assert reaching(guarded_world, using(feature), config) == ""
+    for other in {*HAZARDS, "administrators"} - {feature}:
+        assert reaching(guarded_world, using(other), config) == "ACCESS_DENIED"
 
 
 @pytest.mark.parametrize(
@@ -85,35 +91,13 @@ def test_the_environment_of_the_server_is_no_text(config: Config, settings: dict
     assert engine_settings(config) == settings
 
 
-def test_a_place_in_the_warehouse_is_free_unless_a_table_lies_there(guarded_world: Guarded) -> None:
-    config = Config(server=LOGINS)
-    warehouse = str(config.data.resolve() / "warehouse")
-    for location, code in ((f"{warehouse}/x", ""), ("/etc", "ACCESS_DENIED")):
-        surveyed = Surveyed(locations=(location,))
-        assert reaching(guarded_world, surveyed, config) == code
-
-
-@pytest.mark.parametrize(
-    ("location", "foreign"),
-    [
-        ("/w/free", False),
-        ("file:/w/free", False),
-        ("file:///w/free", False),
-        ("relative", False),
-        ("../outside", True),
-        ("/w/../etc", True),
-        ("/etc", True),
-        ("/w2/x", True),
-        ("s3a://bucket/w/free", True),
-        ("file:/w/taken", True),
-        ("/w/taken/part", True),
-        ("/w", True),
-        ("/w/taken2", False),
-        ("file:/w/%74aken", True),
-    ],
-)
-def test_locations_are_compared_as_places(location: str, foreign: bool) -> None:
-    assert is_foreign(location, "/w", ("file:/w/taken", "")) is foreign
+def test_a_path_needs_its_feature(guarded_world: Guarded) -> None:
+    for act, feature in ((Act.READ, "paths"), (Act.WRITE, "locations")):
+        surveyed = on_path(act, "file:/somewhere")
+        assert reaching(guarded_world, surveyed, Config(server=LOGINS)) == "ACCESS_DENIED"
+        allowed = AuthorizationSection.model_validate({"allow": [feature]})
+        config = Config(server=LOGINS, authorization=allowed)
+        assert reaching(guarded_world, surveyed, config) == ""
 
 
 def test_the_overlap_has_several_spellings() -> None:
@@ -146,6 +130,7 @@ def test_such_settings_are_denied_in_every_way_they_can_come(guarded_world: Guar
     assert guarded_world.outcome("SET spark.sql.catalog.mine = com.example.Mine") == "ACCESS_DENIED"
     with pytest.raises(ServerError, match="administration on static-settings"):
         guarded_world.execute("SELECT 1", overlay={"spark.jars": "/x.jar"})
-    guarded_world.engine.surveys["SELECT 7"] = Surveyed(settings=("spark.jars",))
+    setting = Access(act=Act.SET, kind=ObjectKind.SETTING, name="spark.jars")
+    guarded_world.engine.surveys["SELECT 7"] = Surveyed(accesses=(setting,))
     assert guarded_world.outcome("SELECT 7") == "ACCESS_DENIED"
     check_settings({"spark.jars": "/x.jar"}, Config(), "bob")

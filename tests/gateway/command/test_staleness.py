@@ -12,7 +12,7 @@ from tests.gateway.command.fakes import NOW, World, analysis
 from tests.gateway.command.guarded import SurveyingEngine
 from tidegate_server.core.config import AuthorizationSection, Config, ServerSection
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.messages.answers import Reach, Reading, Surveyed
+from tidegate_server.core.messages.answers import Reading, Surveyed
 from tidegate_server.core.messages.requests import Execute, Survey
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.privileges import Grant, Privilege, TableObject
@@ -224,7 +224,7 @@ def test_a_table_that_was_never_refreshed_is_too_old(stale: Stale) -> None:
 
 
 def test_a_statement_that_cannot_be_judged_is_refused(stale: Stale) -> None:
-    stale.engine.surveys["EXECUTE IMMEDIATE q"] = Surveyed(reaches=(Reach.UNKNOWN,))
+    stale.engine.surveys["EXECUTE IMMEDIATE q"] = Surveyed(opaque=True)
     stale.allow("5 min FAIL")
     assert code(stale, "EXECUTE IMMEDIATE q") == "NOT_SUPPORTED"
     stale.allow("5 min SERVE")

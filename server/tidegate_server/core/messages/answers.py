@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
 from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.access import Access
 from tidegate_server.core.model.names import FunctionName, TableName
 from tidegate_server.core.model.table import ColumnOrigin
 from tidegate_server.core.model.types import Column, Schema
@@ -90,21 +90,6 @@ class Analysis:
     """The value of the session in which the query was analyzed."""
 
 
-class Reach(Enum):
-    """A way from SQL to files, programs and the JVM; the value is its name in the configuration.
-
-    UNKNOWN cannot be judged before the statement runs.
-    """
-
-    RESOURCES = "resources"
-    JAR_FUNCTIONS = "jar-functions"
-    SCRIPTS = "scripts"
-    STATIC_SETTINGS = "static-settings"
-    PATHS = "paths"
-    LOCATIONS = "locations"
-    UNKNOWN = "unknown"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """A place where a statement reads a table; views are resolved to the tables they read.
@@ -134,18 +119,19 @@ class Mention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surveyed:
-    """The tables that a statement would read, and its hazards beyond tables.
+    """What a statement would access.
 
-    ``mentions`` are those of a plain query on ``information_schema``. ``locations`` are the places
-    written in the statement, ``settings`` the keys it sets.
+    ``readings`` are the tables whose rows it would read, ``mentions`` those named in a plain query
+    on ``information_schema``.
     """
 
     readings: tuple[Reading, ...] = ()
     mentions: tuple[Mention, ...] = ()
-    reaches: tuple[Reach, ...] = ()
-    locations: tuple[str, ...] = ()
-    settings: tuple[str, ...] = ()
+    accesses: tuple[Access, ...] = ()
+    """What its plans access; empty if none was asked for."""
     lists_tables: bool = False
+    opaque: bool = False
+    """Whether some of it is known only while it runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

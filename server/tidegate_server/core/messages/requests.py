@@ -32,6 +32,7 @@ from tidegate_server.core.messages.answers import (
     Verified,
     Versions,
 )
+from tidegate_server.core.model.access import Admission
 from tidegate_server.core.model.clauses import Expectation
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.types import Schema
@@ -154,6 +155,8 @@ class Execute(Request[Executed]):
     inline_bytes: int = 1 << 20
     inlined: tuple[InlinedTable, ...] = ()
     pinned: PinnedVersions | None = None
+    admission: Admission | None = None
+    """What its plans may access; everything if it is None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,20 +183,27 @@ class Analyze(Request[Analysis]):
     session_id: str
     sql: str
     operation_id: str = ""
+    user: str = ""
+    features: tuple[str, ...] | None = None
+    """Features beyond tables that the user may use; None for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey(Request[Surveyed]):
-    """Ask what a statement would read, without running it.
+    """Ask what a statement would access, without running it.
 
     ``settings`` apply to this request only. Its jobs end with the operation, as those of
     :class:`Analyze`.
     """
 
     session_id: str
+    """Empty for a new session, as refreshes have one."""
     sql: str
     operation_id: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
+    features: tuple[str, ...] | None = None
+    """Features beyond tables that the user may use; None to leave out the accesses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,6 +373,9 @@ class CheckExpressions(Request[ExpressionsChecked]):
     stable: bool = False
     assertions: tuple[str, ...] = ()
     region: str | None = None
+    user: str = ""
+    features: tuple[str, ...] | None = None
+    """As in :class:`Analyze`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
+from tidegate_server.core.model.access import Admission
 from tidegate_server.core.model.clauses import Assertion, Distribution, EnforcedKey, Expectation
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.reasons import Reason
@@ -149,6 +150,10 @@ class RefreshOrder:
     """The table's last runs, newest first."""
     has_consumers: bool = False
     """Whether other materialized tables read this one; changes are then kept minimal."""
+    executor: str = ""
+    """The user whose privileges it runs with, and its ``current_user()``."""
+    admission: Admission | None = None
+    """What its query may access; None for everything."""
 
     @property
     def tables(self) -> tuple[TableName, ...]:

@@ -10,6 +10,7 @@ from tidegate_server.core.model.names import TableName, quote_identifier
 from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RunMetrics, Strategy
 from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome, RefreshPlan
+from tidegate_server.engine.gate.gate import enforcing
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.session.sessions import apply_settings
 from tidegate_server.engine.storage.base import TableFormat, TableState, fencing_error
@@ -47,7 +48,8 @@ def backfill(
         return RefreshOutcome(plan=plan, from_version=None, to_version=last.version)
     read = source.quoted() if state is None else format.version_sql(source, state.newest)
     columns = ", ".join(quote_identifier(column) for column in order.columns)
-    rows = session.sql(f"SELECT {columns} FROM {read}")
+    with enforcing(session, order.admission, order.executor):
+        rows = session.sql(f"SELECT {columns} FROM {read}")
     copied = select_matching(format.fit_columns(order, rows), chosen)
     operation.check()
     written = format.write(

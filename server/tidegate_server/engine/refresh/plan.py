@@ -23,6 +23,7 @@ from tidegate_server.core.refresh.request import (
 from tidegate_server.core.refresh.steps import Recording, Step
 from tidegate_server.core.refresh.waves import forward
 from tidegate_server.engine.definition.analyze import analyzed_plan, reject_reading_functions
+from tidegate_server.engine.gate.gate import enforcing
 from tidegate_server.engine.incremental.evidence import adds_up, merges
 from tidegate_server.engine.incremental.query import Query, read_query
 from tidegate_server.engine.incremental.runner import RefreshContext
@@ -198,7 +199,10 @@ def plan_recompute(
         wanted=forward(task.vector or {}, read),
         fingerprinted=True,
     )
-    with explain_failures(order, session):
+    with (
+        explain_failures(order, session),
+        enforcing(session, order.admission, order.executor),
+    ):
         text = tables.pin(order.expanded_query, DEFAULT_CATALOG, DEFAULT_SCHEMA)
         frame = session.sql(text)
         query = read_query(order, session, tables, text, frame)

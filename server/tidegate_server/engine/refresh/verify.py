@@ -21,6 +21,7 @@ from tidegate_server.core.model.versions import SourceKind
 from tidegate_server.core.refresh.maintenance import RowPart
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.definition.analyze import analyzed_plan
+from tidegate_server.engine.gate.gate import enforcing
 from tidegate_server.engine.incremental.analysis.shape import Node
 from tidegate_server.engine.incremental.query import read_query
 from tidegate_server.engine.query.determinism import Stability, time_dependent, unstable_parts
@@ -176,7 +177,8 @@ def _recompute(
         raise _verify_impossible(order, version, f"files of {', '.join(changed)} are others by now")
     if dict(now) != dict(commit.record.vector) or tables.other_histories(commit.record):
         raise _verify_impossible(order, version, "its sources are other tables by now")
-    frame = session.sql(text)
+    with enforcing(session, order.admission, order.executor):
+        frame = session.sql(text)
     found = unstable_parts(analyzed_plan(frame))
     if any(name.startswith(Stability.VOLATILE.value) for name in found):
         shown = ", ".join(time_dependent(found))

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from tidegate_server.core.messages.answers import Executed
 from tidegate_server.core.messages.requests import Execute
 from tidegate_server.core.model.types import Schema
+from tidegate_server.engine.gate.gate import enforcing, running_as
 from tidegate_server.engine.results.projection import result_schema
 from tidegate_server.engine.results.store import ResultStore
 from tidegate_server.engine.session.file_changes import FileChanges
@@ -50,10 +51,16 @@ def execute(
     :param changes: counts the statement if it changes tables of files.
     :raises ServerError: MT_WRONG_KIND if it would change a materialized table; NOT_SUPPORTED if
         its tables cannot be inlined or pinned, or if it runs a text that is not constant;
-        MT_SNAPSHOT_UNAVAILABLE if the pinned versions were removed; RESOURCE_NOT_FOUND.
+        MT_SNAPSHOT_UNAVAILABLE if the pinned versions were removed; RESOURCE_NOT_FOUND;
+        ACCESS_DENIED for what was not admitted.
     """
     started = time.time_ns() // 1_000_000
-    with child.overlay(request.settings), report_missing_versions(request.pinned):
+    with (
+        child.overlay(request.settings),
+        running_as(child.spark, request.user),
+        enforcing(child.spark, request.admission, request.user, mark=True),
+        report_missing_versions(request.pinned),
+    ):
         text = expand_execute_immediate(child.spark, request.sql)
         check_resources(child.spark, text)
         guarded = guard(child.spark, text)

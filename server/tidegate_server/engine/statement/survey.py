@@ -1,14 +1,13 @@
-"""Finds what a statement reads, and what it accesses beyond tables, before it runs.
+"""Finds what a statement reads and accesses before it runs.
 
 This uses Spark's own parser and analyzer, so that no spelling hides anything from the gateway.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.messages.answers import Mention, Reach, Reading, Surveyed
+from tidegate_server.core.messages.answers import Mention, Reading, Surveyed
+from tidegate_server.core.messages.requests import Survey
+from tidegate_server.core.model.access import Access, Act, ObjectKind
 from tidegate_server.core.model.names import (
     DEFAULT_CATALOG,
     SYSTEM_SCHEMA,
@@ -26,176 +27,135 @@ from tidegate_server.core.model.names import (
     quote_identifier,
 )
 from tidegate_server.core.sql.streams import Stream, find_stream
-from tidegate_server.engine.query.references import parse_query, parse_statement
+from tidegate_server.engine.gate.gate import (
+    accesses_of_parsed,
+    collecting,
+    computed_names,
+    names_of_parsed,
+    suspended,
+)
+from tidegate_server.engine.query.references import (
+    constant_text,
+    parse_name,
+    parse_query,
+    parse_statement,
+)
 from tidegate_server.engine.session.sessions import Child
+from tidegate_server.engine.statement.execute_immediate import expand_execute_immediate
 from tidegate_server.engine.storage.jvm import items, java, kind
 
 logger = logging.getLogger(__name__)
 
-
-_BY_CLASS = {
-    "AddArchivesCommand": Reach.RESOURCES,
-    "AddFilesCommand": Reach.RESOURCES,
-    "AddJarsCommand": Reach.RESOURCES,
-    "CreateFunction": Reach.JAR_FUNCTIONS,
-    "CreateFunctionCommand": Reach.JAR_FUNCTIONS,
-    "ScriptTransformation": Reach.SCRIPTS,
-    "ConvertToDeltaCommand": Reach.PATHS,
-    "CreateTempViewUsing": Reach.PATHS,
-    "AlterTableSerDePropertiesCommand": Reach.LOCATIONS,
-    "InsertIntoDir": Reach.LOCATIONS,
-    "LoadData": Reach.LOCATIONS,
-    "SetTableSerDeProperties": Reach.LOCATIONS,
-    "Call": Reach.UNKNOWN,
-    "CompoundBody": Reach.UNKNOWN,
-    "UnresolvedExecuteImmediate": Reach.UNKNOWN,
-}
-_REFLECTION = frozenset({"reflect", "java_method", "try_reflect"})
-_INNER_PLANS = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"}
 _LISTINGS = frozenset({"ShowTables", "ShowTablesExtended", "ShowViews"})
+_OPAQUE = frozenset({"Call", "CompoundBody", "UnresolvedExecuteImmediate"})
+_INNER_PLANS = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"}
 _WITHOUT_SOURCE = frozenset({"EmptyRelation", "LocalRelation", "OneRowRelation"})
 
 
-def survey(child: Child, text: str) -> Surveyed:
-    """Return what a statement reads and accesses beyond tables, without running it.
+def survey(child: Child, request: Survey) -> Surveyed:
+    """Return what a statement reads and accesses, without running it.
 
-    If it cannot be analyzed, all names that it mentions count as read. It fails when it is run.
+    If it cannot be analyzed, all tables that it mentions count as read. It fails when it is run.
     """
-    surveyed = _survey(child, text)
+    if request.features is None:
+        with suspended(child.spark):
+            return _survey(child, request.sql)
+    mark = bool(request.session_id)
+    with collecting(child.spark, request.features, mark=mark) as collected:
+        surveyed = _survey(child, request.sql, frozenset(request.features))
+    return replace(surveyed, accesses=(*surveyed.accesses, *collected.accesses))
+
+
+def _survey(child: Child, text: str, features: frozenset[str] | None = None) -> Surveyed:
+    surveyed = _survey_statement(child, text, features)
     try:
         stream = find_stream(text)
     except ServerError:
         return surveyed
     # Spark itself may accept the same text with another meaning, so both surveys count.
-    return surveyed if stream is None else _with_stream(surveyed, child, text, stream)
+    return surveyed if stream is None else _with_stream(surveyed, child, text, stream, features)
 
 
-def _survey(child: Child, text: str) -> Surveyed:
+def _survey_statement(child: Child, text: str, features: frozenset[str] | None) -> Surveyed:
     spark = child.spark
     try:
+        text = expand_execute_immediate(spark, text)
         plan = parse_statement(spark, text)
-    except PySparkException:
-        return Surveyed()
-    try:
-        nodes = tuple(_nodes(json.loads(plan.toJSON())))
-    except (Py4JError, PySparkException, ValueError) as error:
-        logger.warning("cannot survey a statement: %s", error)
-        return Surveyed(reaches=(Reach.UNKNOWN,))
+    except (PySparkException, ServerError):
+        return Surveyed()  # it fails in the same way when it runs
+    parsed = accesses_of_parsed(spark, plan)
+    if features is not None and _reaches_beyond(parsed, features):
+        return Surveyed(accesses=parsed)  # its analysis alone might open files
     plain = _is_query(spark, text)
-    readings = _readings(spark, plan, nodes, plain=plain)
+    readings = _readings(spark, plan, plain=plain)
     system = any(r.name is not None and r.name.schema == SYSTEM_SCHEMA for r in readings)
-    body = [survey(child, text) for text in _function_bodies(nodes)]
+    inner = [_survey(child, body, features) for body in _function_bodies(spark, plan)]
     return Surveyed(
-        readings=(*readings, *(reading for one in body for reading in one.readings)),
+        readings=(*readings, *(reading for one in inner for reading in one.readings)),
         mentions=_mentions(spark, text, child.current()) if plain and system else (),
-        reaches=tuple(
-            dict.fromkeys(
-                [
-                    *_reaches(nodes, readings, plain=plain),
-                    *(reach for one in body for reach in one.reaches),
-                ]
-            )
-        ),
-        locations=tuple(_locations(plan, nodes)),
-        settings=tuple(_settings(plan)),
+        accesses=(*parsed, *(access for one in inner for access in one.accesses)),
         lists_tables=kind(plan) in _LISTINGS,
+        opaque=kind(plan) in _OPAQUE,
     )
 
 
-def _with_stream(surveyed: Surveyed, child: Child, text: str, stream: Stream) -> Surveyed:
+def _reaches_beyond(accesses: Iterable[Access], features: Collection[str]) -> bool:
+    return any(a.kind is ObjectKind.FEATURE and a.catalog not in features for a in accesses)
+
+
+def _with_stream(
+    surveyed: Surveyed,
+    child: Child,
+    text: str,
+    stream: Stream,
+    features: frozenset[str] | None,
+) -> Surveyed:
     """Add what a query over a stream reads, and the source of the stream itself."""
-    rest = _survey(child, stream.with_view(text))
-    beyond = (Reach.PATHS,) if stream.foreign else ()
+    rest = _survey_statement(child, stream.with_view(text), features)
     own = (Reading(location=stream.path),) if stream.path is not None else ()
+    beyond = (_feature("paths", f"STREAM {stream.name}"),) if stream.foreign else ()
     return replace(
         surveyed,
         readings=(*surveyed.readings, *rest.readings, *own),
-        reaches=tuple(dict.fromkeys([*surveyed.reaches, *rest.reaches, *beyond])),
+        accesses=(*surveyed.accesses, *rest.accesses, *beyond),
     )
 
 
-# ---- the parsed plan, as JSON ----------------------------------------------------------------
+def _feature(name: str, what: str) -> Access:
+    return Access(act=Act.USE, kind=ObjectKind.FEATURE, catalog=name, schema=what)
 
 
-def _nodes(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object of a plan's JSON, including plans in fields and expressions."""
-    match value:
-        case dict():
-            yield value
-            for inner in value.values():
-                yield from _nodes(inner)
-        case list():
-            for inner in value:
-                yield from _nodes(inner)
+# ---- the parsed plan --------------------------------------------------------------------------
 
 
-def _kind(node: dict[str, Any]) -> str:
-    return str(node.get("class") or node.get("product-class") or "").rpartition(".")[2]
+def _function_bodies(spark: SparkSession, plan: Any) -> Iterator[str]:
+    """Yield queries that read what the body and the defaults of a new SQL function read.
+
+    The plan has them as text; the parameters are columns of a row here.
+    """
+    if kind(plan) != "CreateUserDefinedFunction":
+        return
+    parameters = ""
+    if plan.inputParamText().isDefined():
+        session: Any = spark._jsparkSession
+        fields = session.sessionState().sqlParser().parseTableSchema(plan.inputParamText().get())
+        nulls = []
+        for field in fields.fields():
+            name = quote_identifier(str(field.name()))
+            nulls.append(f"CAST(NULL AS {field.dataType().sql()}) AS {name}")
+            if field.getCurrentDefaultValue().isDefined():
+                yield f"SELECT {field.getCurrentDefaultValue().get()}"
+        parameters = ", ".join(nulls)
+    row = f"(SELECT {parameters or '1'}) AS {quote_identifier(_function_name(plan))}"
+    if plan.exprText().isDefined():
+        yield f"SELECT ({plan.exprText().get()}\n) FROM {row}"
+    if plan.queryText().isDefined():
+        yield f"SELECT * FROM {row}, LATERAL ({plan.queryText().get()}\n)"
 
 
-def _mentioned_names(nodes: tuple[dict[str, Any], ...]) -> Iterator[tuple[str, ...]]:
-    """Yield the names of tables and views that a plan mentions."""
-    for node in nodes:
-        written = node.get("multipartIdentifier")
-        if isinstance(written, str):
-            yield _parts(written)
-        elif _kind(node) == "TableIdentifier":
-            parts = (node.get("catalog"), node.get("database"), node.get("table"))
-            yield tuple(str(part) for part in parts if part)
-
-
-def _parts(written: str) -> tuple[str, ...]:
-    """Parse a Scala Seq of strings; parts with commas are split, but name no metastore table."""
-    return tuple(written.removeprefix("[").removesuffix("]").split(", "))
-
-
-def _function_bodies(nodes: tuple[dict[str, Any], ...]) -> Iterator[str]:
-    """Yield the bodies of SQL functions, which the plan contains as text."""
-    for node in nodes:
-        if _kind(node) == "CreateUserDefinedFunction":
-            body = str(node.get("queryText") or node.get("exprText") or "")
-            yield body if node.get("isTableFunc") else f"SELECT {body}"
-
-
-def _reaches(
-    nodes: tuple[dict[str, Any], ...], readings: tuple[Reading, ...], *, plain: bool
-) -> Iterator[Reach]:
-    for node in nodes:
-        kind = _kind(node)
-        if kind in _BY_CLASS:
-            yield _BY_CLASS[kind]
-        elif "PathBased" in kind or "PathOrIdentifier" in kind:
-            yield Reach.PATHS
-        elif kind == "UnresolvedFunction" and _is_reflection(node):
-            yield Reach.JAR_FUNCTIONS
-        elif kind == "PlanWithUnresolvedIdentifier" and not plain:
-            yield Reach.UNKNOWN
-        elif "/" in str(node.get("multipartIdentifier", "")):
-            yield Reach.PATHS
-        elif kind == "CatalogStorageFormat" and "locationUri" in node:
-            # The JSON shows that there is a location, but not which one.
-            yield Reach.LOCATIONS
-    if any(reading.name is None for reading in readings):
-        yield Reach.PATHS
-
-
-def _is_reflection(node: dict[str, Any]) -> bool:
-    return any(part.lower() in _REFLECTION for part in _parts(str(node.get("nameParts"))))
-
-
-def _locations(plan: Any, nodes: tuple[dict[str, Any], ...]) -> Iterator[str]:
-    for node in nodes:
-        if isinstance(place := node.get("location"), str):
-            yield place
-    if kind(plan) == "CreateNamespace":
-        place = plan.properties().get("location")
-        if place.isDefined():
-            yield str(place.get())
-
-
-def _settings(plan: Any) -> Iterator[str]:
-    if kind(plan) == "SetCommand" and plan.kv().isDefined():
-        yield str(plan.kv().get()._1())
+def _function_name(plan: Any) -> str:
+    child = plan.child()
+    return str(child.nameParts().last()) if kind(child) == "UnresolvedIdentifier" else "f"
 
 
 def _is_query(spark: SparkSession, text: str) -> bool:
@@ -230,9 +190,7 @@ def _mentions(spark: SparkSession, text: str, place: tuple[str, str]) -> tuple[M
 # ---- the analyzed plan -----------------------------------------------------------------------
 
 
-def _readings(
-    spark: SparkSession, plan: Any, nodes: tuple[dict[str, Any], ...], *, plain: bool
-) -> tuple[Reading, ...]:
+def _readings(spark: SparkSession, plan: Any, *, plain: bool) -> tuple[Reading, ...]:
     """Return what is read, once for each occurrence."""
     whole = _analyzed_readings(spark, plan)
     if plain and whole is not None:
@@ -240,11 +198,19 @@ def _readings(
     # A command has its query as a child or in a field, or only names what it reads.
     inner_plans = [*items(plan.children()), *_inner_plans(plan)]
     inner = [reading for one in inner_plans for reading in _analyzed_readings(spark, one) or ()]
-    named = [
-        reading for parts in _mentioned_names(nodes) for reading in _readings_by_name(spark, parts)
-    ]
+    names = _names(spark, plan) if whole is None else names_of_parsed(spark, plan)
+    named = [reading for parts in names for reading in _readings_by_name(spark, parts)]
     found = [Counter(part) for part in (whole or (), inner, named)]
     return tuple((found[0] | found[1] | found[2]).elements())
+
+
+def _names(spark: SparkSession, plan: Any) -> Iterator[tuple[str, ...]]:
+    """Yield the names of tables and views that a statement mentions, also computed ones."""
+    yield from names_of_parsed(spark, plan)
+    for node in computed_names(spark, plan):
+        text = constant_text(spark, node.identifierExpr(), script=False)
+        if text is not None:
+            yield tuple(str(part) for part in items(parse_name(spark, text)))
 
 
 def _inner_plans(plan: Any) -> Iterator[Any]:

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import cast, get_args
 
-from tidegate_server.core.config import Config
+from tidegate_server.core.config import Config, Hazard
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.answers import Reach, Reading, Surveyed
+from tidegate_server.core.messages.answers import Reading, Surveyed
+from tidegate_server.core.messages.requests import BackfillTable, InlinedTable, Survey
+from tidegate_server.core.model.access import Access, Act, Admission, ObjectKind
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.zones import SESSION_ZONE
+from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.core.sql.comments import spark_text
 from tidegate_server.core.sql.statements import SparkStatement
 from tidegate_server.gateway.authorization.rights import (
     Action,
     Rights,
-    is_foreign,
     is_static,
     overlap,
 )
@@ -32,12 +34,15 @@ from tidegate_server.gateway.authorization.visibility import (
 )
 from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.context import Context, Services
+from tidegate_server.gateway.options import spark_settings
+from tidegate_server.gateway.runs.orders import RunRequest
 from tidegate_server.gateway.scheduler.base import Ledger
 from tidegate_server.gateway.spark_session import survey
 
 _UNCHECKED = ("NONE", "NOSASL")
 _SUBSTITUTION = "spark.sql.variable.substitute"
-_ALLOW = 'An administrator can allow it with authorization.allow = ["{reach}"].'
+_STATIC_SETTINGS: Hazard = "static-settings"
+_ALLOW = 'An administrator can allow it with authorization.allow = ["{feature}"].'
 _ASK = "Its owner or an administrator can GRANT it."
 
 
@@ -48,6 +53,8 @@ class AdmittedStatement:
     statement: SparkStatement
     surveyed: Surveyed | None = None
     """The engine's analysis; None if it was not needed."""
+    admission: Admission | None = None
+    """What its plans may access; None for everything."""
     shown: Callable[[Result], Result] = lambda result: result
 
 
@@ -100,22 +107,70 @@ def hidden_names(user: str, services: Services) -> frozenset[TableName]:
     )
 
 
-def check_owner(table_id: str, services: Services) -> None:
-    """Check that a table's owner may still read the materialized tables among its sources.
+def admit_run(request: RunRequest, services: Services) -> RunRequest:
+    """Return a request for a run with what its query may access.
 
-    A refresh always runs with the rights of the owner, or of the user in EXECUTE AS, no matter who
-    requests it.
+    A run always has the privileges of the table's owner, or of the user in EXECUTE AS, no matter
+    who requests it. They are judged on what its query reads at this moment.
 
     :raises ServerError: ACCESS_DENIED.
     """
-    table = services.catalog.by_id(table_id)
-    if table is None or not services.config.authorization.enabled:
-        return
-    sources = table.definition.sources
-    names = {name.folded() for source in sources for name in (source.name, *source.via)}
-    for read in services.catalog.tables():
-        if read.id != table.id and names & {read.name.folded(), read.storage.folded()}:
-            require(Action.SELECT, read, table.definition.execute_as or table.owner, services)
+    order = request.order
+    source = request.source if isinstance(request, BackfillTable) else None
+    texts = () if source is None else (f"SELECT * FROM {source.quoted()}",)
+    return replace(request, order=admit_order(order, services, *texts))
+
+
+def admit_order(order: RefreshOrder, services: Services, *texts: str) -> RefreshOrder:
+    """Return an order with what its query, and other queries, may access.
+
+    :raises ServerError: ACCESS_DENIED.
+    """
+    table = services.catalog.by_id(order.table_id)
+    if table is None:
+        return order
+    return replace(order, admission=_admit_executor(table, services, *texts))
+
+
+def admit_inlined(
+    admission: Admission | None, inlined: Iterable[InlinedTable], context: Context
+) -> Admission | None:
+    """Add what the queries of tables access that are read instead of their rows.
+
+    Each is judged by the privileges of the table's executor, as a refresh would be.
+
+    :raises ServerError: ACCESS_DENIED.
+    """
+    for each in inlined:
+        table = context.services.catalog.find(each.name)
+        found = None if table is None else _admit_executor(table, context.services)
+        if admission is not None and found is not None:
+            admission = replace(admission, accesses=(*admission.accesses, *found.accesses))
+    return admission
+
+
+def _admit_executor(table: MaterializedTable, services: Services, *texts: str) -> Admission | None:
+    """Return what a table's query may access with its executor's privileges.
+
+    :param texts: further queries.
+    """
+    definition = table.definition
+    executor = definition.execute_as or table.owner
+    features = allowed_features(executor, services.config)
+    if features is None:
+        return None
+    accesses: tuple[Access, ...] = ()
+    for text in (definition.expanded_query, *texts):
+        request = Survey(
+            session_id="",
+            sql=text,
+            settings=spark_settings(definition.settings),
+            user=executor,
+            features=features,
+        )
+        accesses += services.engine.call(request).accesses
+    judge_accesses(accesses, executor, services, besides=table)
+    return Admission(accesses=accesses, features=features)
 
 
 def check_settings(settings: Mapping[str, str], config: Config, user: str) -> None:
@@ -125,12 +180,13 @@ def check_settings(settings: Mapping[str, str], config: Config, user: str) -> No
     """
     for key in settings:
         if not may_set(key, config, user):
-            raise _reach_error(Reach.STATIC_SETTINGS, key, user)
+            raise _feature_error(_STATIC_SETTINGS, key, user)
 
 
 def may_set(key: str, config: Config, user: str) -> bool:
     """Return whether a user may change a setting."""
-    return not is_static(key) or not _is_forbidden(Reach.STATIC_SETTINGS, config, user)
+    features = allowed_features(user, config)
+    return not is_static(key) or features is None or _STATIC_SETTINGS in features
 
 
 def engine_settings(config: Config) -> dict[str, str]:
@@ -140,11 +196,18 @@ def engine_settings(config: Config) -> dict[str, str]:
     by the server's environment and the JVM's properties, which often hold secrets. Where users are
     distinguished this is switched off; the gateway substitutes settings itself.
     """
-    allowed = Reach.STATIC_SETTINGS.value in config.authorization.allow
+    allowed = _STATIC_SETTINGS in config.authorization.allow
     guarded = {_SUBSTITUTION: "false"} if _distinguishes_users(config) and not allowed else {}
     zone = config.session_timezone
     zoned = {} if zone is None else {SESSION_ZONE: zone}
     return {**guarded, **zoned, **config.engine.settings}
+
+
+def allowed_features(user: str, config: Config) -> tuple[str, ...] | None:
+    """Return the features beyond tables that a user may use; None for all."""
+    if user in config.authorization.administrators or not _distinguishes_users(config):
+        return None
+    return config.authorization.allow
 
 
 def access_error(user: str, privilege: str, what: str, hint: str = "") -> ServerError:
@@ -178,17 +241,19 @@ def admit_spark(statement: SparkStatement, context: Context) -> AdmittedStatemen
     surveyed = survey_for_judgement(statement.text, context)
     if surveyed is None:
         return AdmittedStatement(statement=statement)
-    judge(surveyed, context)
+    admission = judge(surveyed, context)
     rights = rights_of(user, services)
     if rights is None or rights.administrator:
-        return AdmittedStatement(statement=statement, surveyed=surveyed)
+        return AdmittedStatement(statement=statement, surveyed=surveyed, admission=admission)
     visible = rights.visible(services.catalog.tables())
     text = narrow_query(statement.text, surveyed, visible)
     if text is None:
         raise access_error(
             user, "administration", "information_schema other than by a SELECT on it"
         )
-    admitted = AdmittedStatement(statement=replace(statement, text=text), surveyed=surveyed)
+    admitted = AdmittedStatement(
+        statement=replace(statement, text=text), surveyed=surveyed, admission=admission
+    )
     if surveyed.lists_tables:
         hidden = hidden_names(user, services)
         return replace(admitted, shown=lambda result: without_hidden(result, hidden))
@@ -197,10 +262,7 @@ def admit_spark(statement: SparkStatement, context: Context) -> AdmittedStatemen
 
 def survey_for_judgement(sql: str, context: Context) -> Surveyed | None:
     """Have the engine analyze a statement; None if the analysis would not be checked."""
-    config, user = context.services.config, context.session.user
-    if user in config.authorization.administrators:
-        return None
-    if not _distinguishes_users(config):
+    if context.features is None:
         return None
     return survey(sql, context)
 
@@ -226,27 +288,63 @@ def judge_expressions(texts: Iterable[str], context: Context) -> None:
 
 def judge(
     surveyed: Surveyed | None, context: Context, besides: MaterializedTable | None = None
-) -> None:
+) -> Admission | None:
     """Reject statements that reach beyond tables, or read tables that the user may not read.
 
     ``besides`` is a table that may be read in any case.
+
+    :return: what the statement's plans may access; None for everything.
     """
     if surveyed is None:
-        return
-    config, user = context.services.config, context.session.user
-    tables = context.services.catalog.tables()
-    for reach in surveyed.reaches:
-        if _is_forbidden(reach, config, user):
-            raise _reach_error(reach, reach.value, user)
-    check_settings(dict.fromkeys(surveyed.settings, ""), config, user)
-    places = tuple(table.location for table in tables)
-    for location in surveyed.locations:
-        foreign = is_foreign(location, str(config.data.resolve() / "warehouse"), places)
-        if foreign and _is_forbidden(Reach.LOCATIONS, config, user):
-            raise _reach_error(Reach.LOCATIONS, location, user)
+        return None
+    user, services = context.session.user, context.services
+    judge_accesses(surveyed.accesses, user, services, besides)
+    tables = services.catalog.tables()
     for table in tables:
         if table != besides and any(reads_table(reading, table) for reading in surveyed.readings):
-            require(Action.SELECT, table, user, context.services)
+            require(Action.SELECT, table, user, services)
+    return Admission(accesses=surveyed.accesses, features=context.features or ())
+
+
+def judge_accesses(
+    accesses: Iterable[Access],
+    user: str,
+    services: Services,
+    besides: MaterializedTable | None = None,
+) -> None:
+    """Require the rights that plans need.
+
+    :raises ServerError: ACCESS_DENIED.
+    """
+    features = allowed_features(user, services.config)
+    if features is None:
+        return
+    tables = services.catalog.tables()
+    for access in accesses:
+        match access.kind:
+            case ObjectKind.FEATURE if access.catalog not in features:
+                raise _feature_error(access.catalog, access.schema, user)
+            case ObjectKind.SETTING if access.act is Act.SET:
+                check_settings({access.name: ""}, services.config, user)
+            case ObjectKind.PATH:
+                feature = "paths" if access.act is Act.READ else "locations"
+                if feature not in features:
+                    raise _feature_error(feature, access.name, user)
+        for table in tables:
+            if table != besides and _is_of(access, table):
+                require(Action.SELECT, table, user, services)
+
+
+def _is_of(access: Access, table: MaterializedTable) -> bool:
+    """Return whether an access is one to a materialized table."""
+    if access.kind is ObjectKind.PATH:
+        return overlap(access.name, table.location)
+    if access.kind not in (ObjectKind.TABLE, ObjectKind.VIEW):
+        return False
+    name = TableName(access.catalog, access.schema, access.name)
+    if name in {one.folded() for one in names_of(table)}:
+        return True
+    return bool(access.location) and overlap(access.location, table.location)
 
 
 def reads_table(reading: Reading, table: MaterializedTable) -> bool:
@@ -264,22 +362,11 @@ def names_of(table: MaterializedTable) -> tuple[TableName, ...]:
     return names if table.quarantine is None else (*names, table.quarantine)
 
 
-def _is_forbidden(reach: Reach, config: Config, user: str) -> bool:
-    section = config.authorization
-    if not _distinguishes_users(config):
-        return False
-    return user not in section.administrators and reach.value not in section.allow
-
-
 def _distinguishes_users(config: Config) -> bool:
     """Return whether users matter: authorization is enabled, or logins are checked."""
     return config.authorization.enabled or config.server.auth not in _UNCHECKED
 
 
-def _reach_error(reach: Reach, what: str, user: str) -> ServerError:
-    if reach is Reach.UNKNOWN:
-        unknown = "a statement that cannot be judged before it runs"
-        return access_error(user, "administration", unknown, "Run the statements in it one by one.")
-    hint = _ALLOW.format(reach=reach.value)
-    shown = f"{reach.value}: {what}" if what != reach.value else reach.value
-    return access_error(user, "administration", shown, hint)
+def _feature_error(feature: str, what: str, user: str) -> ServerError:
+    hint = _ALLOW.format(feature=feature) if feature in get_args(Hazard) else ""
+    return access_error(user, "administration", f"{feature}: {what}", hint)

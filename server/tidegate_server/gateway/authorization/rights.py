@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePosixPath
@@ -94,18 +94,6 @@ _STATIC = (
 def is_static(key: str) -> bool:
     """Return whether a setting is fixed when the engine starts, or loads code into it."""
     return key.lower().startswith(_STATIC)
-
-
-def is_foreign(location: str, warehouse: str, taken: Collection[str]) -> bool:
-    """Return whether a location is outside the warehouse, or overlaps a materialized table's."""
-    place = _path(location)
-    if ".." in place.parts:
-        return True
-    if not place.is_absolute():
-        return False  # Spark resolves it below the schema's own directory
-    if not _within(place, _path(warehouse)):
-        return True
-    return any(overlap(location, one) for one in taken)
 
 
 def overlap(location: str, other: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.result import Result
@@ -16,7 +16,11 @@ from tidegate_server.core.sql.statements import (
     Statement,
     StatementFacts,
 )
-from tidegate_server.gateway.authorization.admission import admitting, narrow
+from tidegate_server.gateway.authorization.admission import (
+    admitting,
+    allowed_features,
+    narrow,
+)
 from tidegate_server.gateway.command import settings
 from tidegate_server.gateway.command.specs import SPECS
 from tidegate_server.gateway.context import Context
@@ -84,6 +88,8 @@ def carry_out(statement: Statement, text: str, context: Context) -> Result:
     :raises ServerError: any error of the statement.
     """
     spec = SPECS[type(statement)]
+    features = allowed_features(context.session.user, context.services.config)
+    context = replace(context, features=features)
     log.info("Operation %s: %s", context.operation_id, type(statement).__name__)
     try:
         with admitting(context):

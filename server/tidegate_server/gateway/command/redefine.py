@@ -231,6 +231,8 @@ def analyze_stored(definition: Definition, context: Context) -> Analysis:
         session_id=ensure_session(context),
         operation_id=context.operation_id,
         sql=definition.expanded_query,
+        user=context.session.user,
+        features=context.features,
     )
     return context.services.engine.call(request)
 

@@ -29,6 +29,7 @@ from tidegate_server.core.sql.statements import (
     Cascade,
     RefreshKind,
 )
+from tidegate_server.gateway.authorization.admission import admit_order
 from tidegate_server.gateway.command import backfill
 from tidegate_server.gateway.command.plan_rows import (
     LATER,
@@ -154,6 +155,7 @@ def _plan(step: Step, context: Context) -> RefreshPlan:
         epoch=0,
         asked_at=context.services.clock.now(),
     )
+    order = admit_order(order, context.services)
     answer = context.services.engine.call(ExplainRefresh(order=order, task=step.request.recompute))
     return answer.plan
 

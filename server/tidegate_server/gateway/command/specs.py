@@ -15,6 +15,7 @@ from tidegate_server.gateway import spark_session
 from tidegate_server.gateway.authorization import checks, visibility
 from tidegate_server.gateway.authorization.admission import (
     AdmittedStatement,
+    admit_inlined,
     admit_spark,
     admitting,
 )
@@ -92,7 +93,9 @@ def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Resul
     with admitting(context):
         admitted = admit_spark(statement, context)
     inlined, pinned = _choose_rows(admitted, context)
-    result: Result = spark_session.execute(admitted.statement, context, inlined, pinned)
+    with admitting(context):
+        admission = admit_inlined(admitted.admission, inlined, context)
+    result: Result = spark_session.execute(admitted.statement, context, inlined, pinned, admission)
     catalog, lists = context.services.catalog, statement.facts.lists
     if lists is ListingKind.TABLE_EXTENDED:
         result = show.with_owners(result, catalog)

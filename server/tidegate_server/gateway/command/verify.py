@@ -13,6 +13,7 @@ from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.refresh.request import RefreshRequest
 from tidegate_server.core.sql.statements import VerifyMaterializedTable
+from tidegate_server.gateway.authorization.admission import admit_order
 from tidegate_server.gateway.command.lifecycle import wrong_state
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
@@ -54,6 +55,7 @@ def verify(statement: VerifyMaterializedTable, context: Context) -> Result:
         epoch=0,
         asked_at=context.services.clock.now(),
     )
+    order = admit_order(order, context.services)
     context.log(f"Verifying {table.name}")
     answer = context.services.engine.call(VerifyTable(order=order, version=statement.version))
     if answer.left_out is not None:

@@ -177,6 +177,8 @@ def analyze(query: str, text: str, name: TableName, context: Context) -> Analysi
         session_id=ensure_session(context),
         operation_id=context.operation_id,
         sql=spark_text(query),
+        user=context.session.user,
+        features=context.features,
     )
     try:
         answer = context.services.engine.call(request)

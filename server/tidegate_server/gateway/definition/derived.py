@@ -349,9 +349,10 @@ def not_about_the_text(problem: ServerError) -> bool:
 
 
 def _check(request: CheckExpressions, name: str, code: Code, context: Context) -> Schema:
-    session_id = ensure_session(context)
+    session_id, user = ensure_session(context), context.session.user
+    request = replace(request, session_id=session_id, user=user, features=context.features)
     try:
-        answer = context.services.engine.call(replace(request, session_id=session_id))
+        answer = context.services.engine.call(request)
     except ServerError as problem:
         if not_about_the_text(problem) or problem.code == code.name:
             raise

@@ -22,8 +22,13 @@ def check_region(predicate: str, schema: Schema, text: str, context: Context) ->
 
     :raises ServerError: MT_PREDICATE.
     """
-    session_id = ensure_session(context)
-    request = CheckExpressions(session_id=session_id, columns=schema, region=predicate)
+    request = CheckExpressions(
+        session_id=ensure_session(context),
+        columns=schema,
+        region=predicate,
+        user=context.session.user,
+        features=context.features,
+    )
     try:
         context.services.engine.call(request)
     except ServerError as problem:
@@ -50,6 +55,8 @@ def backfill_source(written: Name, schema: Schema, text: str, context: Context) 
         session_id=ensure_session(context),
         operation_id=context.operation_id,
         sql=f"SELECT * FROM {name.quoted()}",
+        user=context.session.user,
+        features=context.features,
     )
     line, column = place_after(text, "BACKFILL", "FROM")
     try:

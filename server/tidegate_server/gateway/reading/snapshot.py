@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.answers import Reach, Reading, Surveyed
+from tidegate_server.core.messages.answers import Reading, Surveyed
 from tidegate_server.core.messages.requests import InlinedTable, PinnedVersions, TableVersion
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.runs import RefreshRun
@@ -39,7 +39,7 @@ def choose_snapshot(
     if value.strip().upper() != SNAPSHOT:
         return None
     found = surveyed()
-    if Reach.UNKNOWN in found.reaches:
+    if found.opaque:
         hint = f"Run the statements in it one by one, or RESET {READ_CONSISTENCY_KEY}."
         raise _unsupported_error("a statement that cannot be judged before it runs", hint)
     readings = [reading for reading in found.readings if not reading.travelled]

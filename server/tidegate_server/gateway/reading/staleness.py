@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.answers import Reach, Surveyed
+from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.messages.requests import InlinedTable
 from tidegate_server.core.model.clauses import Violation
 from tidegate_server.core.model.names import quote_identifier
@@ -100,7 +100,7 @@ def _report_stale(
 
 
 def _read_by(surveyed: Surveyed, bound: Bound, context: Context) -> list[MaterializedTable]:
-    if Reach.UNKNOWN in surveyed.reaches and bound.on_stale is not OnStale.SERVE:
+    if surveyed.opaque and bound.on_stale is not OnStale.SERVE:
         what = f"A statement that cannot be judged before it runs, with {MAX_STALENESS_KEY},"
         hint = f"Run the statements in it one by one, or RESET {MAX_STALENESS_KEY}."
         raise error(Code.NOT_SUPPORTED, what=what, hint=hint)

@@ -83,11 +83,11 @@ class Refresher:
         server_id: str,
         lease_seconds: float,
         patience: timedelta = timedelta(hours=1),
-        check_owner: Callable[[str], None] = lambda table_id: None,
+        admit: Callable[[RunRequest], RunRequest] = lambda request: request,
     ) -> None:
         """``patience`` limits how long a request waits for a running refresh.
 
-        ``check_owner`` raises if a table's owner may no longer read its sources.
+        ``admit`` adds what a run may access; raises if its executor may not read its sources.
         """
         self._catalog = catalog
         self._ledger = ledger
@@ -97,7 +97,7 @@ class Refresher:
         self._server_id = server_id
         self._lease_seconds = lease_seconds
         self._patience = patience
-        self._check_owner = check_owner
+        self._admit = admit
         self._changed = threading.Condition()
         self._active: dict[str, _ActiveRun] = {}
         self._stopping = False
@@ -317,8 +317,7 @@ class Refresher:
         log.info("refresh %s of %s begins, epoch %s", order.refresh_id, order.name, order.epoch)
         try:
             with active.keeper:
-                self._check_owner(order.table_id)
-                answer = self._engine.call(request)
+                answer = self._engine.call(self._admit(request))
                 pause_at(Point.BEFORE_STORE)
         except ServerError as failure:
             return self._after_failure(active, order, failure)

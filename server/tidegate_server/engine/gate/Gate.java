@@ -1,0 +1,814 @@
+package tidegate;
+
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.IdentityHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.catalyst.FunctionIdentifier;
+import org.apache.spark.sql.catalyst.TableIdentifier;
+import org.apache.spark.sql.catalyst.analysis.AnalysisContext;
+import org.apache.spark.sql.catalyst.analysis.PlanWithUnresolvedIdentifier;
+import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
+import org.apache.spark.sql.catalyst.analysis.ResolvedNamespace;
+import org.apache.spark.sql.catalyst.analysis.ResolvedPersistentFunc;
+import org.apache.spark.sql.catalyst.analysis.ResolvedPersistentView;
+import org.apache.spark.sql.catalyst.analysis.ResolvedTable;
+import org.apache.spark.sql.catalyst.analysis.SQLFunctionNode;
+import org.apache.spark.sql.catalyst.analysis.SQLScalarFunction;
+import org.apache.spark.sql.catalyst.analysis.SQLTableFunction;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedTable;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedTableOrView;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedView;
+import org.apache.spark.sql.catalyst.catalog.CatalogDatabase;
+import org.apache.spark.sql.catalyst.catalog.CatalogStorageFormat;
+import org.apache.spark.sql.catalyst.catalog.CatalogTable;
+import org.apache.spark.sql.catalyst.catalog.HiveTableRelation;
+import org.apache.spark.sql.catalyst.catalog.SQLFunction;
+import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.SerdeInfo;
+import org.apache.spark.sql.catalyst.plans.logical.TableSpec;
+import org.apache.spark.sql.catalyst.plans.logical.View;
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.V1Table;
+import org.apache.spark.sql.delta.DeltaLogFileIndex;
+import org.apache.spark.sql.delta.catalog.DeltaTableV2;
+import org.apache.spark.sql.delta.commands.cdc.CDCReader;
+import org.apache.spark.sql.delta.files.TahoeFileIndex;
+import org.apache.spark.sql.execution.command.ResetCommand;
+import org.apache.spark.sql.execution.command.SetCommand;
+import org.apache.spark.sql.execution.datasources.DataSource;
+import org.apache.spark.sql.execution.datasources.FileIndex;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.streaming.runtime.StreamingRelation;
+import org.apache.spark.sql.types.DataType;
+
+/**
+ * Sees every plan that Spark has analyzed, lists what it accesses, and refuses what was not
+ * admitted.
+ *
+ * Spark calls the rule at the end of each analysis, also for the plans inside commands. The plan
+ * that passes is the one that runs: nothing in it is resolved again.
+ *
+ * <p>The thread's local property {@link #PROPERTY} names the admission that applies. Spark passes
+ * it on to the threads it starts. Sessions of users are marked; in those, a plan without an
+ * admission is refused.
+ */
+public class Gate extends scala.runtime.AbstractFunction1 {
+  public static final String PROPERTY = "tidegate.gate";
+  public static final String MARK = "spark.tidegate.gated";
+  static final String OWN = "engine";
+  static final String ON_FILES = "spark.sql.runSQLOnFiles";
+  static final String FIELD = "\u001f";
+  static final String RECORD = "\u001e";
+
+  /** Acts of commands that may give a table a source, a location or properties. */
+  private static final Set DESCRIBING =
+      new HashSet(java.util.Arrays.asList(new String[] {"CREATE", "ALTER", "OWN", "USE"}));
+
+  private final Map needs = new HashMap();
+  private final Map commands = new HashMap();
+  private final Map sources = new HashMap();
+  private final Set formats = new HashSet();
+  private final List options = new ArrayList();
+  private final Map admissions = new ConcurrentHashMap();
+
+  public Gate() {
+    admissions.put(OWN, new Admission("paths", null));
+  }
+
+  /** Adds lines of the list of what is allowed; Python reads them from its tables. */
+  public void configure(String lines) {
+    String[] all = lines.split(RECORD);
+    for (int i = 0; i < all.length; i++) {
+      String[] line = all[i].split(FIELD, -1);
+      if (line[0].equals("class")) needs.put(line[1], line[2]);
+      else if (line[0].equals("source")) sources.put(line[1].toLowerCase(Locale.ROOT), line[2]);
+      else if (line[0].equals("format")) formats.add(line[1]);
+      else if (line[0].equals("option")) {
+        options.add(new Object[] {java.util.regex.Pattern.compile(line[1]), line[2]});
+      } else if (line[0].equals("command")) {
+        List rows = (List) commands.get(line[1]);
+        if (rows == null) commands.put(line[1], rows = new ArrayList());
+        if (line.length > 2) rows.add(line);
+      } else throw new IllegalArgumentException(all[i]);
+    }
+  }
+
+  /**
+   * Begins an admission for the plans of this thread; returns the one before.
+   *
+   * @param admitted the accesses; "*" to collect instead of refusing.
+   * @param mark whether the session is a user's.
+   */
+  public String begin(
+      SparkSession session, String id, String features, String admitted, boolean mark) {
+    Admission admission = new Admission(features, admitted);
+    admissions.put(id, admission);
+    if (mark) {
+      session.sessionState().conf().setConfString(MARK, "true");
+      boolean files = admission.features.contains("paths");
+      session.sessionState().conf().setConfString(ON_FILES, String.valueOf(files));
+    }
+    return change(session.sparkContext(), id);
+  }
+
+  /** Ends an admission; returns what plans accessed, and after an empty record what was refused. */
+  public String end(SparkSession session, String id, String before) {
+    session.sparkContext().setLocalProperty(PROPERTY, before);
+    return ((Admission) admissions.remove(id)).report();
+  }
+
+  /** Lets the engine's own statements pass on this thread; returns the admission before. */
+  public String suspend(SparkContext context) {
+    return change(context, OWN);
+  }
+
+  public String change(SparkContext context, String id) {
+    String before = context.getLocalProperty(PROPERTY);
+    context.setLocalProperty(PROPERTY, id);
+    return before;
+  }
+
+  /** Lists what a parsed plan accesses as far as it says so before its analysis. */
+  public String inspect(SparkSession session, LogicalPlan parsed) {
+    return join(walk(session, parsed, true));
+  }
+
+  /** Lists the names of tables and views that a parsed plan mentions, one record each. */
+  public String names(SparkSession session, LogicalPlan parsed) throws Exception {
+    Walker walker = new Walker(session, true);
+    walker.plan(parsed, "");
+    return join(walker.names);
+  }
+
+  /** Lists the nodes of a parsed plan whose names are computed. */
+  public List computed(SparkSession session, LogicalPlan parsed) throws Exception {
+    Walker walker = new Walker(session, true);
+    walker.plan(parsed, "");
+    return walker.computed;
+  }
+
+  private Set walk(SparkSession session, LogicalPlan plan, boolean parsed) {
+    Walker walker = new Walker(session, parsed);
+    try {
+      walker.plan(plan, "");
+    } catch (RuntimeException failed) {
+      throw failed;
+    } catch (Exception failed) {
+      throw new IllegalStateException(failed);
+    }
+    return walker.found;
+  }
+
+  public Object apply(Object session) {
+    return new Rule((SparkSession) session);
+  }
+
+  Admission current(SparkSession session) {
+    String id = session.sparkContext().getLocalProperty(PROPERTY);
+    Admission admission = id == null ? null : (Admission) admissions.get(id);
+    if (admission != null) return admission;
+    boolean marked = session.sessionState().conf().getConfString(MARK, "").equals("true");
+    return marked ? new Admission("", "") : null;
+  }
+
+  /** Wraps a built-in function that is refused when it is constructed: Spark evaluates constant
+   * arguments during the analysis, before the plan can be checked. */
+  public Object guarded(SparkSession session, String name, String feature, Object builder) {
+    return new Guarded(session, name, feature, (scala.Function1) builder);
+  }
+
+  static String join(Set lines) {
+    StringBuilder out = new StringBuilder();
+    for (Object line : lines) {
+      if (out.length() > 0) out.append(RECORD);
+      out.append(line);
+    }
+    return out.toString();
+  }
+
+  class Guarded extends scala.runtime.AbstractFunction1 {
+    private final SparkSession session;
+    private final String name;
+    private final String feature;
+    private final scala.Function1 builder;
+
+    Guarded(SparkSession session, String name, String feature, scala.Function1 builder) {
+      this.session = session;
+      this.name = name;
+      this.feature = feature;
+      this.builder = builder;
+    }
+
+    public Object apply(Object arguments) {
+      Admission admission = current(session);
+      if (admission != null) {
+        String use = access("USE", "FEATURE", feature, "function " + name, "", "", "", "");
+        admission.take(use);
+        // Even if accesses are only collected: it would be evaluated before they are judged.
+        if (!admission.everything && !admission.features.contains(feature)) admission.refuse(use);
+      }
+      return builder.apply(arguments);
+    }
+  }
+
+  class Rule extends scala.runtime.AbstractFunction1 {
+    private final SparkSession session;
+
+    Rule(SparkSession session) {
+      this.session = session;
+    }
+
+    public Object apply(Object plan) {
+      Admission admission = current(session);
+      // The text of a view is checked alone first, and again inside the plan that reads the view.
+      boolean nested = AnalysisContext.get().nestedViewDepth() > 0;
+      if (admission != null && !admission.everything && !nested) {
+        for (Object one : walk(session, (LogicalPlan) plan, false)) admission.take((String) one);
+      }
+      return scala.runtime.BoxedUnit.UNIT;
+    }
+  }
+
+  /** What plans may access: act, kind and name of each object; "*" collects instead. */
+  static class Admission {
+    final boolean everything;
+    final boolean collects;
+    final Set features = new HashSet();
+    private final Set admitted = new HashSet();
+    private final Set owned = new HashSet();
+    private final Set places = new HashSet();
+    private final Set found = Collections.synchronizedSet(new LinkedHashSet());
+    private final Set refused = Collections.synchronizedSet(new LinkedHashSet());
+
+    Admission(String features, String admitted) {
+      everything = admitted == null;
+      collects = "*".equals(admitted);
+      Collections.addAll(this.features, features.split(FIELD));
+      if (everything || collects || admitted.isEmpty()) return;
+      String[] lines = admitted.split(RECORD);
+      for (int i = 0; i < lines.length; i++) {
+        String[] one = lines[i].split(FIELD, -1);
+        this.admitted.add(key(one));
+        if (one[0].equals("OWN") || one[0].equals("CREATE")) owned.add(object(one));
+        if (!one[7].isEmpty()) places.add(one[7]);
+        if (one[1].equals("PATH")) places.add(one[4]);
+      }
+    }
+
+    void take(String access) {
+      if (everything) return;
+      if (found.size() < 10000) found.add(access);
+      if (collects || admits(access.split(FIELD, -1))) return;
+      refuse(access);
+    }
+
+    void refuse(String access) {
+      refused.add(access);
+      throw new SecurityException("not admitted: " + access.replace(FIELD, " "));
+    }
+
+    private boolean admits(String[] one) {
+      if (admitted.contains(key(one)) || owned.contains(object(one))) return true;
+      if (one[1].equals("FEATURE")) return features.contains(one[2]);
+      if (!one[1].equals("PATH")) return false;
+      if (features.contains(one[0].equals("READ") ? "paths" : "locations")) return true;
+      for (Object place : places) {
+        if (one[4].equals(place) || one[4].startsWith(place + "/")) return true;
+      }
+      return false;
+    }
+
+    private static String key(String[] one) {
+      return one[0] + FIELD + object(one);
+    }
+
+    private static String object(String[] one) {
+      return one[1] + FIELD + one[2] + FIELD + one[3] + FIELD + one[4];
+    }
+
+    String report() {
+      return join(found) + RECORD + RECORD + join(refused);
+    }
+  }
+
+  static String access(
+      String act, String kind, String a, String b, String c, String owner, String via, String at) {
+    return act + FIELD + kind + FIELD + a + FIELD + b + FIELD + c + FIELD + owner + FIELD + via
+        + FIELD + at;
+  }
+
+  /** Walks one plan with everything inside it. */
+  class Walker {
+    final Set found = new LinkedHashSet();
+    final Set names = new LinkedHashSet();
+    final List computed = new ArrayList();
+    private final SparkSession session;
+    private final boolean parsed;
+    private final Map seen = new IdentityHashMap();
+
+    Walker(SparkSession session, boolean parsed) {
+      this.session = session;
+      this.parsed = parsed;
+    }
+
+    private void add(
+        String act, String kind, String a, String b, String c, String owner, String via, String at) {
+      found.add(access(act, kind, a, b, c, owner == null ? "" : owner, via, at));
+    }
+
+    private void feature(String name, String what) {
+      add("USE", "FEATURE", name, what, "", "", "", "");
+    }
+
+    // ---- plans and expressions --------------------------------------------------------------
+
+    void plan(LogicalPlan node, String via) throws Exception {
+      if (seen.put(node, "") != null) return;
+      String inner = via;
+      if (node instanceof View) {
+        View view = (View) node;
+        if (!view.isTempView()) {
+          catalogTable(view.desc(), "SELECT", via);
+          inner = view.desc().identifier().unquotedString();
+        }
+      } else if (node instanceof LogicalRelation) {
+        relation((LogicalRelation) node, "SELECT", via);
+      } else if (node instanceof HiveTableRelation) {
+        catalogTable(((HiveTableRelation) node).tableMeta(), "SELECT", via);
+      } else if (node instanceof DataSourceV2Relation) {
+        relation((DataSourceV2Relation) node, "SELECT", via);
+      } else if (node instanceof StreamingRelation) {
+        stream(((StreamingRelation) node).dataSource(), via);
+      } else if (node instanceof StreamingRelationV2) {
+        StreamingRelationV2 stream = (StreamingRelationV2) node;
+        source(stream.sourceName());
+        options(stream.extraOptions().asCaseSensitiveMap());
+      } else if (node instanceof SQLFunctionNode) {
+        inner = function(((SQLFunctionNode) node).function(), via);
+      } else if (node instanceof SQLTableFunction) {
+        inner = function(((SQLTableFunction) node).function(), via);
+      } else if (node instanceof SetCommand) {
+        setting((SetCommand) node);
+      } else if (node instanceof ResetCommand) {
+        scala.Option key = ((ResetCommand) node).config();
+        add("SET", "SETTING", "", "", key.isDefined() ? (String) key.get() : "", "", "", "");
+      } else if (commands.containsKey(node.getClass().getName())) {
+        command(node, via);
+      } else {
+        if (parsed) named(node);
+        need(node);
+      }
+      fields(node, inner);
+      scala.collection.Iterator children = node.children().iterator();
+      while (children.hasNext()) plan((LogicalPlan) children.next(), inner);
+      scala.collection.Iterator others = node.innerChildren().iterator();
+      while (others.hasNext()) {
+        Object other = others.next();
+        if (other instanceof LogicalPlan) plan((LogicalPlan) other, inner);
+      }
+    }
+
+    private void expression(Expression node, String via) throws Exception {
+      if (seen.put(node, "") != null) return;
+      String inner = via;
+      if (node instanceof SQLScalarFunction) {
+        inner = function(((SQLScalarFunction) node).function(), via);
+      } else {
+        need(node);
+      }
+      fields(node, inner);
+      scala.collection.Iterator children = node.children().iterator();
+      while (children.hasNext()) expression((Expression) children.next(), inner);
+    }
+
+    private void need(TreeNode node) {
+      String name = node.getClass().getName();
+      String need = (String) needs.get(name);
+      if (need == null) {
+        if (!parsed) feature("administrators", name);
+      } else if (need.equals("unresolved")) {
+        if (!parsed) feature("administrators", name);
+      } else if (!need.equals("free") && !need.equals("internal")) {
+        feature(need, node.nodeName());
+      }
+    }
+
+    /** Walks the plans and expressions in the fields of a node, however deep. */
+    private void fields(scala.Product node, String via) throws Exception {
+      int count = node.productArity();
+      for (int i = 0; i < count; i++) field(node.productElement(i), via);
+    }
+
+    private void field(Object value, String via) throws Exception {
+      if (value == null || value instanceof String || value instanceof Number
+          || value instanceof DataType) return;
+      if (value instanceof Expression) expression((Expression) value, via);
+      else if (value instanceof LogicalPlan) plan((LogicalPlan) value, via);
+      else if (parsed && value instanceof TableIdentifier) {
+        names.add(((TableIdentifier) value).nameParts().mkString(FIELD));
+      } else if (value instanceof scala.collection.Iterable) {
+        scala.collection.Iterator items = ((scala.collection.Iterable) value).iterator();
+        while (items.hasNext()) field(items.next(), via);
+      } else if (value instanceof scala.Product && !(value instanceof HadoopFsRelation)
+          && !(value instanceof org.apache.spark.sql.sources.BaseRelation)
+          && !(value instanceof Table)) {
+        if (seen.put(value, "") == null) fields((scala.Product) value, via);
+      }
+    }
+
+    /** Notes the name in a parsed node; a path is refused before the analysis opens its files. */
+    private void named(LogicalPlan node) {
+      scala.collection.immutable.Seq parts;
+      if (node instanceof UnresolvedRelation) {
+        parts = ((UnresolvedRelation) node).multipartIdentifier();
+      } else if (node instanceof UnresolvedTable) {
+        parts = ((UnresolvedTable) node).multipartIdentifier();
+      } else if (node instanceof UnresolvedTableOrView) {
+        parts = ((UnresolvedTableOrView) node).multipartIdentifier();
+      } else if (node instanceof UnresolvedView) {
+        parts = ((UnresolvedView) node).multipartIdentifier();
+      } else {
+        if (node instanceof PlanWithUnresolvedIdentifier) computed.add(node);
+        return;
+      }
+      names.add(parts.mkString(FIELD));
+      if (parts.last().toString().indexOf('/') >= 0) feature("paths", parts.mkString("."));
+    }
+
+    // ---- relations -------------------------------------------------------------------------
+
+    private void relation(LogicalRelation node, String act, String via) throws Exception {
+      Object relation = node.relation();
+      if (node.catalogTable().isDefined()) {
+        catalogTable((CatalogTable) node.catalogTable().get(), act, via);
+      } else if (relation instanceof HadoopFsRelation) {
+        FileIndex files = ((HadoopFsRelation) relation).location();
+        if (files instanceof DeltaLogFileIndex) return; // only Delta reads its log
+        if (files instanceof TahoeFileIndex) {
+          path(act, ((TahoeFileIndex) files).path(), via);
+          return;
+        }
+        scala.collection.Iterator roots = files.rootPaths().iterator();
+        while (roots.hasNext()) path(act, (Path) roots.next(), via);
+      } else if (relation instanceof CDCReader.DeltaCDFRelation) {
+        CDCReader.DeltaCDFRelation feed = (CDCReader.DeltaCDFRelation) relation;
+        if (feed.catalogTableOpt().isDefined()) {
+          catalogTable((CatalogTable) feed.catalogTableOpt().get(), act, via);
+        } else {
+          path(act, feed.snapshotWithSchemaMode().snapshot().deltaLog().dataPath(), via);
+        }
+      } else {
+        source(relation.getClass().getName());
+      }
+    }
+
+    private void relation(DataSourceV2Relation node, String act, String via) throws Exception {
+      if (node.table() instanceof DeltaTableV2) {
+        table((DeltaTableV2) node.table(), act, via);
+      } else if (node.identifier().isDefined() && node.catalog().isDefined()) {
+        Identifier name = (Identifier) node.identifier().get();
+        object(act, "TABLE", ((org.apache.spark.sql.connector.catalog.CatalogPlugin)
+            node.catalog().get()).name(), namespace(name), name.name(),
+            owner(node.table()), via, "");
+      } else {
+        source(node.table().getClass().getName());
+      }
+    }
+
+    private void stream(DataSource source, String via) throws Exception {
+      source(source.className());
+      options(scala.jdk.javaapi.CollectionConverters.asJava(source.options()));
+      scala.collection.Iterator paths = source.paths().iterator();
+      while (paths.hasNext()) path("SELECT", new Path((String) paths.next()), via);
+      scala.Option path = source.options().get("path");
+      if (path.isDefined()) path("SELECT", new Path((String) path.get()), via);
+    }
+
+    private void table(DeltaTableV2 table, String act, String via) throws Exception {
+      if (table.catalogTable().isDefined()) {
+        catalogTable((CatalogTable) table.catalogTable().get(), act, via);
+      } else {
+        path(act, table.path(), via);
+      }
+    }
+
+    private void catalogTable(CatalogTable table, String act, String via) throws Exception {
+      boolean view = table.tableType().name().equals("VIEW");
+      scala.Option place = table.storage().locationUri();
+      String at = place.isDefined() ? resolved(new Path((java.net.URI) place.get())) : "";
+      identifier(act, view ? "VIEW" : "TABLE", table.identifier(), table.owner(), via, at);
+    }
+
+    private void identifier(
+        String act, String kind, TableIdentifier name, String owner, String via, String at) throws Exception {
+      object(act, kind, text(name.catalog(), "spark_catalog"), text(name.database(), ""),
+          name.table(), owner, via, at);
+    }
+
+    private void object(
+        String act, String kind, String catalog, String schema, String name, String owner,
+        String via, String at) throws Exception {
+      add(act, kind, lower(catalog), lower(schema), lower(name), owner, via, at);
+    }
+
+    private String function(SQLFunction function, String via) throws Exception {
+      FunctionIdentifier name = function.name();
+      if (name.database().isDefined()) {
+        object("EXECUTE", "FUNCTION", text(name.catalog(), "spark_catalog"),
+            text(name.database(), ""), name.funcName(), text(function.owner(), ""), via, "");
+        return name.unquotedString();
+      }
+      return via;
+    }
+
+    // ---- commands --------------------------------------------------------------------------
+
+    private void setting(SetCommand node) {
+      if (!node.kv().isDefined()) {
+        add("SHOW", "SETTING", "", "", "", "", "", "");
+        return;
+      }
+      scala.Tuple2 pair = (scala.Tuple2) node.kv().get();
+      boolean sets = ((scala.Option) pair._2()).isDefined();
+      add(sets ? "SET" : "SHOW", "SETTING", "", "", (String) pair._1(), "", "", "");
+    }
+
+    private void command(LogicalPlan node, String via) throws Exception {
+      List rows = (List) commands.get(node.getClass().getName());
+      boolean changes = rows.isEmpty();
+      for (Object one : rows) {
+        String[] row = (String[]) one; // command, class, field, act, kind
+        changes |= DESCRIBING.contains(row[3]);
+        if (row[2].isEmpty()) feature(row[4], node.nodeName());
+        else if (!parsed) target(value(node, row[2]), row[3], row[4], via);
+      }
+      if (!changes) return;
+      int count = node.productArity();
+      for (int i = 0; i < count; i++) described(node.productElement(i), via);
+    }
+
+    private Object value(LogicalPlan node, String field) {
+      try {
+        return node.getClass().getMethod(field, new Class[0]).invoke(node, new Object[0]);
+      } catch (Exception caught) {
+        throw new SecurityException(node.getClass().getName() + "." + field + ": " + caught);
+      }
+    }
+
+    /** Adds an act on the objects in a field of a command. */
+    private void target(Object value, String act, String kind, String via) throws Exception {
+      if (value instanceof scala.Option) {
+        if (((scala.Option) value).isDefined()) target(((scala.Option) value).get(), act, kind, via);
+      } else if (value instanceof ResolvedTable) {
+        seen.put(value, "");
+        ResolvedTable found = (ResolvedTable) value;
+        if (found.table() instanceof DeltaTableV2) table((DeltaTableV2) found.table(), act, via);
+        else if (found.table() instanceof V1Table) {
+          catalogTable(((V1Table) found.table()).catalogTable(), act, via);
+        } else {
+          object(act, "TABLE", found.catalog().name(), namespace(found.identifier()),
+              found.identifier().name(), owner(found.table()), via, "");
+        }
+      } else if (value instanceof ResolvedPersistentView) {
+        seen.put(value, "");
+        catalogTable(((ResolvedPersistentView) value).metadata(), act, via);
+      } else if (value instanceof ResolvedIdentifier) {
+        seen.put(value, "");
+        ResolvedIdentifier found = (ResolvedIdentifier) value;
+        String schema = namespace(found.identifier());
+        if (kind.equals("FUNCTION")) {
+          object(act, kind, found.catalog().name(), schema, found.identifier().name(), "", via, "");
+        } else if (found.catalog().name().equals("spark_catalog")) {
+          entry(new TableIdentifier(found.identifier().name(), new scala.Some(schema)), act, kind, via);
+        } else {
+          object(act, "TABLE", found.catalog().name(), schema, found.identifier().name(), "", via, "");
+        }
+      } else if (value instanceof ResolvedNamespace) {
+        seen.put(value, "");
+        ResolvedNamespace found = (ResolvedNamespace) value;
+        scala.Option owner = found.metadata().get("owner");
+        schema(act, found.catalog().name(), found.namespace().mkString("."), text(owner, null), via);
+      } else if (value instanceof ResolvedPersistentFunc) {
+        seen.put(value, "");
+        ResolvedPersistentFunc found = (ResolvedPersistentFunc) value;
+        object(act, "FUNCTION", found.catalog().name(), namespace(found.identifier()),
+            found.identifier().name(), "", via, "");
+      } else if (value instanceof TableIdentifier) {
+        entry((TableIdentifier) value, act, kind, via);
+      } else if (value instanceof CatalogTable) {
+        CatalogTable table = (CatalogTable) value;
+        if (act.equals("CREATE")) entry(table.identifier(), act, kind, via);
+        else catalogTable(table, act, via);
+      } else if (value instanceof FunctionIdentifier) {
+        FunctionIdentifier name = (FunctionIdentifier) value;
+        if (name.database().isDefined()) {
+          object(act, "FUNCTION", text(name.catalog(), "spark_catalog"), text(name.database(), ""),
+              name.funcName(), "", via, "");
+        }
+      } else if (value instanceof LogicalRelation) {
+        relation((LogicalRelation) value, act, via);
+      } else if (value instanceof DataSourceV2Relation) {
+        relation((DataSourceV2Relation) value, act, via);
+      } else if (value instanceof HiveTableRelation) {
+        catalogTable(((HiveTableRelation) value).tableMeta(), act, via);
+      } else if (value instanceof View) {
+        target(((View) value).child(), act, kind, via);
+      } else if (value instanceof LogicalPlan) {
+        scala.collection.Iterator children = ((LogicalPlan) value).children().iterator();
+        while (children.hasNext()) target(children.next(), act, kind, via);
+      } else if (value instanceof scala.collection.Iterable) {
+        scala.collection.Iterator items = ((scala.collection.Iterable) value).iterator();
+        while (items.hasNext()) target(items.next(), act, kind, via);
+      } else if (value != null && kind.equals("PATH")) {
+        path(act, new Path(value.toString()), via);
+      } else if (value != null && kind.equals("SCHEMA")) {
+        schema(act, "spark_catalog", value.toString(), null, via);
+      } else if (value != null && !kind.isEmpty()) {
+        object(act, kind, "", "", value.toString(), "", via, "");
+      } else if (value != null) {
+        feature("administrators", value.getClass().getName());
+      }
+    }
+
+    /** Adds an act on a table or view of the session catalog, with its owner if it exists. */
+    private void entry(TableIdentifier name, String act, String kind, String via) throws Exception {
+      SessionCatalog catalog = session.sessionState().catalog();
+      if (catalog.isTempView(name)) return;
+      String schema = text(name.database(), catalog.getCurrentDatabase());
+      TableIdentifier full = new TableIdentifier(name.table(), new scala.Some(schema));
+      if (act.equals("CREATE")) schema("CREATE", "spark_catalog", schema, null, via);
+      if (catalog.tableExists(full)) {
+        catalogTable(catalog.getTableRawMetadata(full), act.equals("CREATE") ? "OWN" : act, via);
+        return;
+      }
+      String place = "";
+      if (act.equals("CREATE") && catalog.databaseExists(schema)) {
+        place = resolved(new Path(catalog.defaultTablePath(full)));
+      }
+      identifier(act, kind.isEmpty() ? "TABLE" : kind, full, "", via, place);
+    }
+
+    private void schema(String act, String catalog, String name, String owner, String via) throws Exception {
+      String at = "";
+      if (catalog.equals("spark_catalog") && name.length() > 0) {
+        SessionCatalog session = this.session.sessionState().catalog();
+        if (session.databaseExists(name)) {
+          CatalogDatabase found = session.getDatabaseMetadata(name);
+          if (owner == null) owner = text(found.properties().get("owner"), "");
+        }
+      }
+      object(act, "SCHEMA", catalog, "", name, owner, via, at);
+    }
+
+    /** Checks sources, formats, locations and properties that a command gives to a table. */
+    private void described(Object value, String via) throws Exception {
+      if (value instanceof scala.Option) {
+        if (((scala.Option) value).isDefined()) described(((scala.Option) value).get(), via);
+      } else if (value instanceof TableSpec) {
+        TableSpec spec = (TableSpec) value;
+        if (spec.provider().isDefined()) source((String) spec.provider().get());
+        if (spec.location().isDefined()) {
+          path("WRITE", new Path((String) spec.location().get()), via);
+        }
+        properties(spec.properties());
+        properties(spec.options());
+        if (spec.serde().isDefined()) {
+          SerdeInfo serde = (SerdeInfo) spec.serde().get();
+          format(serde.serde());
+          if (serde.formatClasses().isDefined()) {
+            format(new scala.Some(((org.apache.spark.sql.catalyst.plans.logical.FormatClasses)
+                serde.formatClasses().get()).input()));
+            format(new scala.Some(((org.apache.spark.sql.catalyst.plans.logical.FormatClasses)
+                serde.formatClasses().get()).output()));
+          }
+          properties(serde.serdeProperties());
+        }
+      } else if (value instanceof CatalogTable) {
+        CatalogTable table = (CatalogTable) value;
+        if (table.provider().isDefined()) source((String) table.provider().get());
+        described(table.storage(), via);
+        properties(table.properties());
+      } else if (value instanceof CatalogStorageFormat) {
+        CatalogStorageFormat storage = (CatalogStorageFormat) value;
+        format(storage.inputFormat());
+        format(storage.outputFormat());
+        format(storage.serde());
+        properties(storage.properties());
+        if (storage.locationUri().isDefined()) {
+          path("WRITE", new Path((java.net.URI) storage.locationUri().get()), via);
+        }
+      } else if (value instanceof scala.collection.immutable.Map) {
+        properties((scala.collection.immutable.Map) value);
+      } else if (value instanceof scala.collection.Iterable) {
+        scala.collection.Iterator items = ((scala.collection.Iterable) value).iterator();
+        while (items.hasNext()) {
+          Object item = items.next();
+          if (item instanceof scala.Tuple2) described(((scala.Tuple2) item)._2(), via);
+        }
+      }
+    }
+
+    private void source(String name) {
+      String need = (String) sources.get(name.toLowerCase(Locale.ROOT));
+      if (need == null) feature("administrators", "source " + name);
+      else if (!need.equals("free")) feature(need, "source " + name);
+    }
+
+    private void format(scala.Option name) {
+      if (name.isDefined() && !formats.contains(name.get())) {
+        feature("administrators", "format " + name.get());
+      }
+    }
+
+    private void properties(scala.collection.Map map) {
+      scala.collection.Iterator keys = map.keysIterator();
+      while (keys.hasNext()) {
+        Object key = keys.next();
+        if (key instanceof String) property((String) key);
+      }
+    }
+
+    private void options(Map map) {
+      for (Object key : map.keySet()) property((String) key);
+    }
+
+    private void property(String key) {
+      String lower = lower(key);
+      for (Object one : options) {
+        Object[] row = (Object[]) one;
+        if (((java.util.regex.Pattern) row[0]).matcher(lower).matches()) {
+          feature((String) row[1], "property " + key);
+          return;
+        }
+      }
+    }
+
+    // ---- names and paths -------------------------------------------------------------------
+
+    private void path(String act, Path path, String via) {
+      String act2 = act.equals("SELECT") || act.equals("READ") ? "READ" : "WRITE";
+      add(act2, "PATH", "", "", resolved(path), "", via, "");
+    }
+
+    /** Returns where the file system says a path is: absolute, without links. */
+    private String resolved(Path path) {
+      Path full = path;
+      try {
+        full = path.getFileSystem(session.sparkContext().hadoopConfiguration()).makeQualified(path);
+      } catch (Exception unknown) {
+        return path.toString();
+      }
+      if (!"file".equals(full.toUri().getScheme())) return full.toString();
+      java.nio.file.Path place = java.nio.file.Paths.get(full.toUri().getPath(), new String[0]).normalize();
+      java.nio.file.Path rest = null;
+      java.nio.file.Path known = place;
+      while (known != null) {
+        try {
+          java.nio.file.Path real = known.toRealPath(new java.nio.file.LinkOption[0]);
+          return "file:" + (rest == null ? real : real.resolve(rest));
+        } catch (java.io.IOException missing) {
+          java.nio.file.Path last = known.getFileName();
+          rest = rest == null ? last : last.resolve(rest);
+          known = known.getParent();
+        }
+      }
+      return "file:" + place;
+    }
+
+    private String owner(Table table) {
+      Object owner = table.properties().get("owner");
+      return owner == null ? "" : (String) owner;
+    }
+
+    private String namespace(Identifier name) {
+      return String.join(".", name.namespace());
+    }
+
+    private String text(scala.Option value, String otherwise) {
+      return value.isDefined() ? (String) value.get() : otherwise;
+    }
+
+    private String lower(String name) {
+      return name.toLowerCase(Locale.ROOT);
+    }
+  }
+}

@@ -1,0 +1,1 @@
+"""The gate: what the plans of users may access."""

@@ -1,0 +1,247 @@
+"""Applies admissions to the plans that run for users.
+
+The rule itself (``Gate.java``) is Java: Spark calls it for every plan, also for those inside
+commands, where a call back to Python is impossible.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.model.access import Access, Act, Admission, ObjectKind
+from tidegate_server.engine.gate.tables import configuration, guarded_functions
+from tidegate_server.engine.storage.jvm import compiled_instance, java, scala_object
+
+_FIELD = "\x1f"
+_RECORD = "\x1e"
+_COLLECT = "*"
+
+
+@dataclass(slots=True)
+class Collected:
+    """The accesses of the plans within a block, known when it has ended."""
+
+    accesses: tuple[Access, ...] = ()
+
+
+def install_gate(spark: SparkSession) -> None:
+    """Check the plans of all sessions that are created from now on."""
+    gate = _gate(spark)
+    gate.configure(_RECORD.join(_FIELD.join(line) for line in configuration()))
+    session: Any = spark._jsparkSession
+    extensions = session.extensions()
+    extensions.injectCheckRule(gate)
+    jvm = java(spark)
+    builtin = scala_object(jvm, "org.apache.spark.sql.catalyst.analysis.FunctionRegistry").builtin()
+    for name, feature in guarded_functions().items():
+        identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name)
+        builder = builtin.lookupFunctionBuilder(identifier)
+        if builder.isDefined():
+            guarded = gate.guarded(session, name, feature, builder.get())
+            information = builtin.lookupFunction(identifier).get()
+            extensions.injectFunction(jvm.scala.Tuple3(identifier, information, guarded))
+
+
+@contextmanager
+def collecting(
+    spark: SparkSession, features: tuple[str, ...], *, mark: bool
+) -> Iterator[Collected]:
+    """Collect what the plans in the block access; nothing is refused but guarded functions.
+
+    :param features: those that the user may use.
+    :param mark: whether the session is a user's, in which everything needs an admission.
+    """
+    found = Collected()
+    with _admission(spark, features, _COLLECT, mark=mark) as report:
+        try:
+            yield found
+        finally:
+            found.accesses = report().found
+
+
+@contextmanager
+def enforcing(
+    spark: SparkSession, admission: Admission | None, user: str, *, mark: bool = False
+) -> Iterator[None]:
+    """Let the plans in the block access only what is admitted; everything for None.
+
+    :param mark: as in :func:`collecting`.
+    :raises ServerError: ACCESS_DENIED.
+    """
+    if admission is None:
+        with suspended(spark):
+            yield
+        return
+    text = _RECORD.join(_encode(access) for access in admission.accesses)
+    with _admission(spark, admission.features, text, mark=mark) as report:
+        try:
+            yield
+        except Exception as caught:
+            refused = report().refused
+            if not refused:
+                raise
+            raise _error(refused[0], user) from caught
+
+
+def pass_own_statements(spark: SparkSession) -> None:
+    """Let the engine's own statements pass on this thread, unless an admission applies."""
+    _gate(spark).suspend(spark.sparkContext._jsc.sc())
+
+
+@contextmanager
+def suspended(spark: SparkSession) -> Iterator[None]:
+    """Let the engine's own statements pass until the block ends."""
+    gate, context = _gate(spark), spark.sparkContext._jsc.sc()
+    before = gate.suspend(context)
+    try:
+        yield
+    finally:
+        gate.change(context, before)
+
+
+@contextmanager
+def running_as(spark: SparkSession, user: str) -> Iterator[None]:
+    """Make a user ``current_user()`` until the block ends; the owner of what is created."""
+    current = java(spark).org.apache.spark.sql.catalyst.CurrentUserContext.CURRENT_USER()
+    before = current.get()
+    current.set(user or None)
+    try:
+        yield
+    finally:
+        current.set(before)
+
+
+def accesses_of_parsed(spark: SparkSession, plan: Any) -> tuple[Access, ...]:
+    """Return the features that a parsed plan uses, as far as it shows before its analysis."""
+    return _decode(_gate(spark).inspect(spark._jsparkSession, plan))
+
+
+def names_of_parsed(spark: SparkSession, plan: Any) -> Iterator[tuple[str, ...]]:
+    """Yield the names of tables and views in a parsed plan."""
+    text = str(_gate(spark).names(spark._jsparkSession, plan))
+    return (tuple(name.split(_FIELD)) for name in text.split(_RECORD) if name)
+
+
+def computed_names(spark: SparkSession, plan: Any) -> Iterator[Any]:
+    """Yield the nodes of a parsed plan that have their name from an expression."""
+    return iter(_gate(spark).computed(spark._jsparkSession, plan))
+
+
+@contextmanager
+def limiting(spark: SparkSession, features: tuple[str, ...] | None, user: str) -> Iterator[None]:
+    """Let the plans that are analyzed in the block, but not run, use only these features.
+
+    :raises ServerError: ACCESS_DENIED.
+    """
+    if features is None:
+        with suspended(spark):
+            yield
+        return
+    with _admission(spark, features, _COLLECT, mark=True) as report:
+        failure: Exception | None = None
+        try:
+            yield
+        except Exception as caught:
+            failure = caught
+        beyond = [
+            *report().refused,
+            *(
+                access
+                for access in report().found
+                if access.kind is ObjectKind.FEATURE and access.catalog not in features
+            ),
+        ]
+        if beyond:
+            raise _error(beyond[0], user) from failure
+        if failure is not None:
+            raise failure
+
+
+def describe(access: Access) -> str:
+    """Return an access in the words of an error message."""
+    match access.kind:
+        case ObjectKind.FEATURE:
+            return f"{access.catalog}: {access.schema}"
+        case ObjectKind.PATH | ObjectKind.SETTING | ObjectKind.SCHEMA:
+            return f"{access.act.value} on {access.kind.value.lower()} {access.name}"
+        case _:
+            name = ".".join(filter(None, (access.catalog, access.schema, access.name)))
+            return f"{access.act.value} on {access.kind.value.lower()} {name}"
+
+
+def _error(refused: Access, user: str) -> ServerError:
+    return error(
+        Code.ACCESS_DENIED,
+        user=user,
+        privilege="administration",
+        object=f"{describe(refused)}, which was not known before the statement ran",
+        hint="Write the names of all objects into the statement.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """What the plans under an admission did."""
+
+    found: tuple[Access, ...] = ()
+    refused: tuple[Access, ...] = ()
+
+
+@contextmanager
+def _admission(
+    spark: SparkSession, features: tuple[str, ...], text: str, *, mark: bool
+) -> Iterator[Callable[[], _Report]]:
+    """Apply an admission until the block ends or the yielded function is called, which reports."""
+    gate, session, key = _gate(spark), spark._jsparkSession, uuid.uuid4().hex
+    before = gate.begin(session, key, _FIELD.join(features), text, mark)
+
+    @cache
+    def end() -> _Report:
+        found, _, refused = str(gate.end(session, key, before)).partition(_RECORD + _RECORD)
+        return _Report(_decode(found), _decode(refused))
+
+    try:
+        yield end
+    finally:
+        end()
+
+
+def _gate(spark: SparkSession) -> Any:
+    source = files(__package__).joinpath("Gate.java").read_text("utf-8")
+    return compiled_instance(spark, "tidegate.Gate", source)
+
+
+def _encode(access: Access) -> str:
+    return _FIELD.join(
+        (
+            *(access.act.value, access.kind.value, access.catalog, access.schema, access.name),
+            *(access.owner, access.via, access.location),
+        )
+    )
+
+
+def _decode(text: str) -> tuple[Access, ...]:
+    return tuple(_access(line.split(_FIELD)) for line in text.split(_RECORD) if line)
+
+
+def _access(fields: list[str]) -> Access:
+    act, kind, catalog, schema, name, owner, via, location = fields
+    return Access(
+        act=Act(act),
+        kind=ObjectKind(kind),
+        catalog=catalog,
+        schema=schema,
+        name=name,
+        owner=owner,
+        via=via,
+        location=location,
+    )
