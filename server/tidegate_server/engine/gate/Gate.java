@@ -19,6 +19,7 @@ import org.apache.spark.sql.catalyst.analysis.AnalysisContext;
 import org.apache.spark.sql.catalyst.analysis.PlanWithUnresolvedIdentifier;
 import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
 import org.apache.spark.sql.catalyst.analysis.ResolvedNamespace;
+import org.apache.spark.sql.catalyst.analysis.ResolvedPartitionSpec;
 import org.apache.spark.sql.catalyst.analysis.ResolvedPersistentFunc;
 import org.apache.spark.sql.catalyst.analysis.ResolvedPersistentView;
 import org.apache.spark.sql.catalyst.analysis.ResolvedTable;
@@ -35,10 +36,14 @@ import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.HiveTableRelation;
 import org.apache.spark.sql.catalyst.catalog.SQLFunction;
 import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
+import org.apache.spark.sql.catalyst.expressions.CreateMap;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.plans.logical.FormatClasses;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.SerdeInfo;
 import org.apache.spark.sql.catalyst.plans.logical.TableSpec;
+import org.apache.spark.sql.catalyst.plans.logical.UnresolvedTableSpec;
 import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
@@ -50,6 +55,9 @@ import org.apache.spark.sql.delta.DeltaLogFileIndex;
 import org.apache.spark.sql.delta.catalog.DeltaTableV2;
 import org.apache.spark.sql.delta.commands.cdc.CDCReader;
 import org.apache.spark.sql.delta.files.TahoeFileIndex;
+import org.apache.spark.sql.execution.command.CreateTableLikeCommand;
+import org.apache.spark.sql.execution.command.DescribeQueryCommand;
+import org.apache.spark.sql.execution.command.ExplainCommand;
 import org.apache.spark.sql.execution.command.ResetCommand;
 import org.apache.spark.sql.execution.command.SetCommand;
 import org.apache.spark.sql.execution.datasources.DataSource;
@@ -59,6 +67,7 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.streaming.runtime.StreamingRelation;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.MapType;
 
 /**
  * Sees every plan that Spark has analyzed, lists what it accesses, and refuses what was not
@@ -75,40 +84,76 @@ public class Gate extends scala.runtime.AbstractFunction1 {
   public static final String PROPERTY = "tidegate.gate";
   public static final String MARK = "spark.tidegate.gated";
   static final String OWN = "engine";
+  /** Needs of classes that are judged by what is in them, if at all. */
+  static final Set NOTHING =
+      new HashSet(java.util.Arrays.asList(
+          new String[] {"free", "internal", "relations", "objects"}));
   static final String ON_FILES = "spark.sql.runSQLOnFiles";
   static final String FIELD = "\u001f";
   static final String RECORD = "\u001e";
-
-  /** Acts of commands that may give a table a source, a location or properties. */
-  private static final Set DESCRIBING =
-      new HashSet(java.util.Arrays.asList(new String[] {"CREATE", "ALTER", "OWN", "USE"}));
 
   private final Map needs = new HashMap();
   private final Map commands = new HashMap();
   private final Map sources = new HashMap();
   private final Set formats = new HashSet();
-  private final List options = new ArrayList();
+  private final Keys properties = new Keys();
+  private final Keys options = new Keys();
   private final Map admissions = new ConcurrentHashMap();
 
   public Gate() {
     admissions.put(OWN, new Admission("paths", null));
   }
 
-  /** Adds lines of the list of what is allowed; Python reads them from its tables. */
+  /** Adds lines of the lists of what plans may contain. */
   public void configure(String lines) {
     String[] all = lines.split(RECORD);
     for (int i = 0; i < all.length; i++) {
       String[] line = all[i].split(FIELD, -1);
       if (line[0].equals("class")) needs.put(line[1], line[2]);
-      else if (line[0].equals("source")) sources.put(line[1].toLowerCase(Locale.ROOT), line[2]);
+      else if (line[0].equals("source")) sources.put(line[1], line[2]);
       else if (line[0].equals("format")) formats.add(line[1]);
-      else if (line[0].equals("option")) {
-        options.add(new Object[] {java.util.regex.Pattern.compile(line[1]), line[2]});
-      } else if (line[0].equals("command")) {
+      else if (line[0].equals("property")) properties.add(line);
+      else if (line[0].equals("option")) options.add(line);
+      else if (line[0].equals("command")) {
         List rows = (List) commands.get(line[1]);
-        if (rows == null) commands.put(line[1], rows = new ArrayList());
+        if (rows == null) {
+          rows = new ArrayList();
+          commands.put(line[1], rows);
+        }
         if (line.length > 2) rows.add(line);
       } else throw new IllegalArgumentException(all[i]);
+    }
+  }
+
+  /** What keys of properties or options need; the first pattern that matches decides. */
+  static class Keys {
+    private final List patterns = new ArrayList();
+    private final Map values = new HashMap();
+    String otherwise;
+
+    void add(String[] line) {
+      if (line[1].equals("pattern")) {
+        patterns.add(new Object[] {java.util.regex.Pattern.compile(line[2]), line[3]});
+      } else if (line[1].equals("value")) {
+        Set known = (Set) values.get(line[2]);
+        if (known == null) {
+          known = new HashSet();
+          values.put(line[2], known);
+        }
+        known.add(line[3]);
+      } else otherwise = line[2];
+    }
+
+    String need(String key, Object value) {
+      Set known = (Set) values.get(key);
+      if (known != null && !known.contains(String.valueOf(value).toLowerCase(Locale.ROOT))) {
+        return "jar-functions";
+      }
+      for (Object one : patterns) {
+        Object[] row = (Object[]) one;
+        if (((java.util.regex.Pattern) row[0]).matcher(key).matches()) return (String) row[1];
+      }
+      return otherwise;
     }
   }
 
@@ -220,13 +265,24 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
     public Object apply(Object arguments) {
       Admission admission = current(session);
-      if (admission != null) {
-        String use = access("USE", "FEATURE", feature, "function " + name, "", "", "", "");
-        admission.take(use);
-        // Even if accesses are only collected: it would be evaluated before they are judged.
-        if (!admission.everything && !admission.features.contains(feature)) admission.refuse(use);
+      if (admission == null || admission.everything) return builder.apply(arguments);
+      if (!feature.equals("options")) {
+        require(admission, feature);
+        return builder.apply(arguments);
       }
-      return builder.apply(arguments);
+      Object built = builder.apply(arguments);
+      Walker walker = new Walker(session, false);
+      walker.given(((scala.collection.Iterable) arguments).iterator());
+      if (built instanceof scala.Product) walker.given(((scala.Product) built).productIterator());
+      for (Object use : walker.found) require(admission, ((String) use).split(FIELD, -1)[2]);
+      return built;
+    }
+
+    private void require(Admission admission, String feature) {
+      String use = access("USE", "FEATURE", feature, "function " + name, "", "", "", "");
+      admission.take(use);
+      // Even if accesses are only collected: it would be evaluated before they are judged.
+      if (!admission.features.contains(feature)) admission.refuse(use);
     }
   }
 
@@ -403,17 +459,41 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     private void need(TreeNode node) {
       String name = node.getClass().getName();
       String need = (String) needs.get(name);
-      if (need == null) {
+      if (need == null || need.equals("unresolved")) {
         if (!parsed) feature("administrators", name);
-      } else if (need.equals("unresolved")) {
-        if (!parsed) feature("administrators", name);
-      } else if (!need.equals("free") && !need.equals("internal")) {
+      } else if (need.equals("options")) {
+        given(((scala.Product) node).productIterator());
+      } else if (!NOTHING.contains(need)) {
         feature(need, node.nodeName());
+      }
+    }
+
+    /** Judges the options among the arguments of a function: a map of literals, or else any. */
+    void given(scala.collection.Iterator arguments) {
+      while (arguments.hasNext()) {
+        Object argument = arguments.next();
+        if (argument instanceof scala.collection.immutable.Map) {
+          keys(options, (scala.collection.Map) argument);
+        } else if (argument instanceof CreateMap) {
+          scala.collection.Iterator parts = ((CreateMap) argument).children().iterator();
+          while (parts.hasNext()) {
+            Object key = parts.next();
+            Object value = parts.next();
+            if (key instanceof Literal && value instanceof Literal) {
+              key(options, String.valueOf(((Literal) key).value()), ((Literal) value).value());
+            } else feature("paths", "computed options");
+          }
+        } else if (argument instanceof Expression && ((Expression) argument).resolved()
+            && ((Expression) argument).dataType() instanceof MapType) {
+          feature("paths", "computed options");
+        }
       }
     }
 
     /** Walks the plans and expressions in the fields of a node, however deep. */
     private void fields(scala.Product node, String via) throws Exception {
+      // Their plans are analyzed, and checked, when they run.
+      if (node instanceof ExplainCommand || node instanceof DescribeQueryCommand) return;
       int count = node.productArity();
       for (int i = 0; i < count; i++) field(node.productElement(i), via);
     }
@@ -459,7 +539,9 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     private void relation(LogicalRelation node, String act, String via) throws Exception {
       Object relation = node.relation();
       if (node.catalogTable().isDefined()) {
-        catalogTable((CatalogTable) node.catalogTable().get(), act, via);
+        CatalogTable table = (CatalogTable) node.catalogTable().get();
+        catalogTable(table, act, via);
+        if (relation instanceof HadoopFsRelation) added((HadoopFsRelation) relation, table);
       } else if (relation instanceof HadoopFsRelation) {
         FileIndex files = ((HadoopFsRelation) relation).location();
         if (files instanceof DeltaLogFileIndex) return; // only Delta reads its log
@@ -477,11 +559,13 @@ public class Gate extends scala.runtime.AbstractFunction1 {
           path(act, feed.snapshotWithSchemaMode().snapshot().deltaLog().dataPath(), via);
         }
       } else {
-        source(relation.getClass().getName());
+        String name = relation.getClass().getName();
+        feature(name.endsWith(".JDBCRelation") ? "connections" : "administrators", name);
       }
     }
 
     private void relation(DataSourceV2Relation node, String act, String via) throws Exception {
+      options(node.options().asCaseSensitiveMap());
       if (node.table() instanceof DeltaTableV2) {
         table((DeltaTableV2) node.table(), act, via);
       } else if (node.identifier().isDefined() && node.catalog().isDefined()) {
@@ -491,6 +575,20 @@ public class Gate extends scala.runtime.AbstractFunction1 {
             owner(node.table()), via, "");
       } else {
         source(node.table().getClass().getName());
+      }
+    }
+
+    /** Judges the options that a statement adds to those of a table. */
+    private void added(HadoopFsRelation relation, CatalogTable table) {
+      boolean delta = relation.location() instanceof TahoeFileIndex;
+      scala.collection.Iterator all = relation.options().iterator();
+      while (all.hasNext()) {
+        scala.Tuple2 option = (scala.Tuple2) all.next();
+        String key = (String) option._1();
+        boolean known = table.storage().properties().contains(key)
+            || table.properties().contains(key) || key.equals("path");
+        // Delta reads its own options, and passes on those of file systems.
+        if (!known && (!delta || key.indexOf('.') > 0)) key(options, key, option._2());
       }
     }
 
@@ -554,16 +652,20 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
     private void command(LogicalPlan node, String via) throws Exception {
       List rows = (List) commands.get(node.getClass().getName());
-      boolean changes = rows.isEmpty();
       for (Object one : rows) {
-        String[] row = (String[]) one; // command, class, field, act, kind
-        changes |= DESCRIBING.contains(row[3]);
-        if (row[2].isEmpty()) feature(row[4], node.nodeName());
-        else if (!parsed) target(value(node, row[2]), row[3], row[4], via);
+        String[] row = (String[]) one; // command, class, field, action, kind, need, other, present
+        if (!row[6].isEmpty() && present(value(node, row[6])) != row[7].equals("true")) continue;
+        if (row[3].equals("FEATURE")) feature(row[5], node.nodeName());
+        else if (row[3].equals("SET")) given(value(node, row[2]), row[4], via);
+        else if (!parsed || node instanceof CreateTableLikeCommand) {
+          target(value(node, row[2]), row[3], row[4], via);
+        }
       }
-      if (!changes) return;
-      int count = node.productArity();
-      for (int i = 0; i < count; i++) described(node.productElement(i), via);
+    }
+
+    private boolean present(Object value) {
+      if (value instanceof scala.Option) return ((scala.Option) value).isDefined();
+      return value != null && !Boolean.FALSE.equals(value);
     }
 
     private Object value(LogicalPlan node, String field) {
@@ -652,14 +754,16 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     /** Adds an act on a table or view of the session catalog, with its owner if it exists. */
     private void entry(TableIdentifier name, String act, String kind, String via) throws Exception {
       SessionCatalog catalog = session.sessionState().catalog();
-      if (catalog.isTempView(name)) return;
+      if (kind.equals("TEMPORARY VIEW") || catalog.isTempView(name)) return;
       String schema = text(name.database(), catalog.getCurrentDatabase());
       TableIdentifier full = new TableIdentifier(name.table(), new scala.Some(schema));
       if (act.equals("CREATE")) schema("CREATE", "spark_catalog", schema, null, via);
       if (catalog.tableExists(full)) {
-        catalogTable(catalog.getTableRawMetadata(full), act.equals("CREATE") ? "OWN" : act, via);
+        // CREATE is there for a table that is made; for one that is replaced, OWN.
+        if (!act.equals("CREATE")) catalogTable(catalog.getTableRawMetadata(full), act, via);
         return;
       }
+      if (act.equals("OWN")) return; // it is made, or Spark reports that it does not exist
       String place = "";
       if (act.equals("CREATE") && catalog.databaseExists(schema)) {
         place = resolved(new Path(catalog.defaultTablePath(full)));
@@ -679,87 +783,102 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       object(act, "SCHEMA", catalog, "", name, owner, via, at);
     }
 
-    /** Checks sources, formats, locations and properties that a command gives to a table. */
-    private void described(Object value, String via) throws Exception {
+    /** Judges what a command gives to a table or schema. */
+    private void given(Object value, String kind, String via) throws Exception {
+      if (value == null) return;
       if (value instanceof scala.Option) {
-        if (((scala.Option) value).isDefined()) described(((scala.Option) value).get(), via);
+        if (((scala.Option) value).isDefined()) given(((scala.Option) value).get(), kind, via);
       } else if (value instanceof TableSpec) {
         TableSpec spec = (TableSpec) value;
-        if (spec.provider().isDefined()) source((String) spec.provider().get());
-        if (spec.location().isDefined()) {
-          path("WRITE", new Path((String) spec.location().get()), via);
+        given(spec.provider(), "PROVIDER", via);
+        given(spec.location(), "LOCATION", via);
+        given(spec.properties(), "PROPERTIES", via);
+        given(spec.options(), "OPTIONS", via);
+        given(spec.serde(), "SERDE", via);
+      } else if (value instanceof UnresolvedTableSpec) {
+        UnresolvedTableSpec spec = (UnresolvedTableSpec) value;
+        given(spec.provider(), "PROVIDER", via);
+        given(spec.location(), "LOCATION", via);
+        given(spec.properties(), "PROPERTIES", via);
+        given(spec.serde(), "SERDE", via);
+      } else if (value instanceof SerdeInfo) {
+        SerdeInfo serde = (SerdeInfo) value;
+        given(serde.serde(), "SERDE", via);
+        if (serde.formatClasses().isDefined()) {
+          FormatClasses classes = (FormatClasses) serde.formatClasses().get();
+          given(classes.input(), "SERDE", via);
+          given(classes.output(), "SERDE", via);
         }
-        properties(spec.properties());
-        properties(spec.options());
-        if (spec.serde().isDefined()) {
-          SerdeInfo serde = (SerdeInfo) spec.serde().get();
-          format(serde.serde());
-          if (serde.formatClasses().isDefined()) {
-            format(new scala.Some(((org.apache.spark.sql.catalyst.plans.logical.FormatClasses)
-                serde.formatClasses().get()).input()));
-            format(new scala.Some(((org.apache.spark.sql.catalyst.plans.logical.FormatClasses)
-                serde.formatClasses().get()).output()));
-          }
-          properties(serde.serdeProperties());
-        }
+        given(serde.serdeProperties(), "OPTIONS", via);
       } else if (value instanceof CatalogTable) {
         CatalogTable table = (CatalogTable) value;
-        if (table.provider().isDefined()) source((String) table.provider().get());
-        described(table.storage(), via);
-        properties(table.properties());
+        given(table.provider(), "PROVIDER", via);
+        given(table.storage(), kind, via);
+        given(table.properties(), "PROPERTIES", via);
       } else if (value instanceof CatalogStorageFormat) {
         CatalogStorageFormat storage = (CatalogStorageFormat) value;
-        format(storage.inputFormat());
-        format(storage.outputFormat());
-        format(storage.serde());
-        properties(storage.properties());
-        if (storage.locationUri().isDefined()) {
-          path("WRITE", new Path((java.net.URI) storage.locationUri().get()), via);
-        }
-      } else if (value instanceof scala.collection.immutable.Map) {
-        properties((scala.collection.immutable.Map) value);
-      } else if (value instanceof scala.collection.Iterable) {
+        given(storage.inputFormat(), "SERDE", via);
+        given(storage.outputFormat(), "SERDE", via);
+        given(storage.serde(), "SERDE", via);
+        given(storage.properties(), "OPTIONS", via);
+        given(storage.locationUri(), "LOCATION", via);
+      } else if (value instanceof scala.collection.Map) {
+        keys(kind.equals("OPTIONS") ? options : properties, (scala.collection.Map) value);
+      } else if (kind.equals("LOCATION") && value instanceof scala.collection.Iterable) {
         scala.collection.Iterator items = ((scala.collection.Iterable) value).iterator();
-        while (items.hasNext()) {
-          Object item = items.next();
-          if (item instanceof scala.Tuple2) described(((scala.Tuple2) item)._2(), via);
-        }
+        while (items.hasNext()) given(items.next(), kind, via);
+      } else if (kind.equals("LOCATION") && value instanceof scala.Tuple2) {
+        given(((scala.Tuple2) value)._2(), kind, via); // a partition with its location
+      } else if (kind.equals("LOCATION") && value instanceof ResolvedPartitionSpec) {
+        given(((ResolvedPartitionSpec) value).location(), kind, via);
+      } else if (kind.equals("LOCATION") && value instanceof java.net.URI) {
+        path("WRITE", new Path((java.net.URI) value), via);
+      } else if (kind.equals("LOCATION")) {
+        path("WRITE", new Path(value.toString()), via);
+      } else if (kind.equals("PROVIDER")) {
+        source((String) value);
+      } else if (kind.equals("SERDE")) {
+        if (!formats.contains(value)) feature("administrators", "format " + value);
+      } else {
+        feature("administrators", kind + " " + value.getClass().getName());
       }
     }
 
+    /** Judges a data source by the class that Spark finds for its name. */
     private void source(String name) {
-      String need = (String) sources.get(name.toLowerCase(Locale.ROOT));
-      if (need == null) feature("administrators", "source " + name);
-      else if (!need.equals("free")) feature(need, "source " + name);
-    }
-
-    private void format(scala.Option name) {
-      if (name.isDefined() && !formats.contains(name.get())) {
-        feature("administrators", "format " + name.get());
+      String found;
+      try {
+        found = DataSource.lookupDataSource(name, session.sessionState().conf()).getName();
+      } catch (Throwable unknown) {
+        return; // Spark does not find it either
       }
+      String need = (String) sources.get(found);
+      if (need == null) feature("administrators", "source " + name);
+      else if (!NOTHING.contains(need)) feature(need, "source " + name);
     }
 
-    private void properties(scala.collection.Map map) {
-      scala.collection.Iterator keys = map.keysIterator();
-      while (keys.hasNext()) {
-        Object key = keys.next();
-        if (key instanceof String) property((String) key);
+    private void keys(Keys rules, scala.collection.Map map) {
+      scala.collection.Iterator all = map.iterator();
+      while (all.hasNext()) {
+        scala.Tuple2 one = (scala.Tuple2) all.next();
+        if (one._1() instanceof String) key(rules, (String) one._1(), one._2());
       }
     }
 
     private void options(Map map) {
-      for (Object key : map.keySet()) property((String) key);
+      for (Object one : map.entrySet()) {
+        Map.Entry entry = (Map.Entry) one;
+        key(options, (String) entry.getKey(), entry.getValue());
+      }
     }
 
-    private void property(String key) {
-      String lower = lower(key);
-      for (Object one : options) {
-        Object[] row = (Object[]) one;
-        if (((java.util.regex.Pattern) row[0]).matcher(lower).matches()) {
-          feature((String) row[1], "property " + key);
-          return;
-        }
+    private void key(Keys rules, String key, Object value) {
+      String folded = lower(key);
+      String need = rules.need(folded, value);
+      if (need.equals("options")) {
+        need = options.need(folded.startsWith("option.") ? folded.substring(7) : folded, value);
       }
+      if (!NOTHING.contains(need)) feature(need, "property " + key);
     }
 
     // ---- names and paths -------------------------------------------------------------------

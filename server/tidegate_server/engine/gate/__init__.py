@@ -1,1 +1,1 @@
-"""The gate: what the plans of users may access."""
+"""The gate: what the plans of users may contain and access."""

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import translate
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -18,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.access import Access, Act, Admission, ObjectKind
-from tidegate_server.engine.gate.tables import configuration, guarded_functions
+from tidegate_server.engine.gate import tables
 from tidegate_server.engine.storage.jvm import compiled_instance, java, scala_object
 
 _FIELD = "\x1f"
@@ -36,17 +37,17 @@ class Collected:
 def install_gate(spark: SparkSession) -> None:
     """Check the plans of all sessions that are created from now on."""
     gate = _gate(spark)
-    gate.configure(_RECORD.join(_FIELD.join(line) for line in configuration()))
+    gate.configure(_RECORD.join(_FIELD.join(line) for line in _configuration()))
     session: Any = spark._jsparkSession
     extensions = session.extensions()
     extensions.injectCheckRule(gate)
     jvm = java(spark)
     builtin = scala_object(jvm, "org.apache.spark.sql.catalyst.analysis.FunctionRegistry").builtin()
-    for name, feature in guarded_functions().items():
+    for name, need in tables.guarded_functions().items():
         identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name)
         builder = builtin.lookupFunctionBuilder(identifier)
         if builder.isDefined():
-            guarded = gate.guarded(session, name, feature, builder.get())
+            guarded = gate.guarded(session, name, need.value, builder.get())
             information = builtin.lookupFunction(identifier).get()
             extensions.injectFunction(jvm.scala.Tuple3(identifier, information, guarded))
 
@@ -213,6 +214,40 @@ def _admission(
         yield end
     finally:
         end()
+
+
+def _configuration() -> Iterator[tuple[str, ...]]:
+    """Yield the lists of what plans may contain as lines for the rule."""
+    for name, need in tables.class_needs().items():
+        yield "class", name, need.value
+    for name, fields in tables.command_rows().items():
+        yield "command", name
+        for field, acts in fields.items():
+            for act in acts:
+                yield "command", name, field, *_act(act)
+    for name, need in tables.source_needs().items():
+        yield "source", name, need.value
+    formats = tables.hive_formats()
+    for name in formats.serdes | formats.input_formats | formats.output_formats:
+        yield "format", name
+    for kind, rules in (("property", tables.property_rules()), ("option", tables.option_rules())):
+        yield kind, "default", rules.default.value
+        for pattern, need in rules.patterns:
+            yield kind, "pattern", translate(pattern), need.value
+        for key, values in rules.values.items():
+            for value in values:
+                yield kind, "value", key, value
+
+
+def _act(act: tables.Act) -> tuple[str, ...]:
+    condition = act.condition
+    return (
+        act.action.value,
+        act.kind.value if act.kind is not None else "",
+        act.need.value if act.need is not None else "",
+        condition.field if condition is not None else "",
+        str(condition is not None and condition.present).lower(),
+    )
 
 
 def _gate(spark: SparkSession) -> Any:
