@@ -225,8 +225,8 @@ def test_every_short_name_of_a_source_is_listed(spark_root: SparkSession) -> Non
     found = jvm.java.util.ServiceLoader.load(service, loader).iterator()
     while found.hasNext():
         source = found.next()
-        listed = tables.sources()[str(source.getClass().getName())]
-        assert str(source.shortName()) in listed.short_names
+        name, short_name = str(source.getClass().getName()), str(source.shortName())
+        assert name in tables.sources() and short_name in tables.sources()[name].short_names, name
 
 
 def test_every_format_of_hive_exists(spark_root: SparkSession, classes: Any) -> None:

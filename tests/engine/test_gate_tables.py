@@ -23,7 +23,7 @@ _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
         (f"{_EXPRESSIONS}.XmlToStructs", Need.OPTIONS),
         (f"{_EXPRESSIONS}.xml.XPathString", Need.PATHS),
         (f"{_EXPRESSIONS}.objects.NewInstance", Need.INTERNAL),
-        (f"{_LOGICAL}.MergeRows$Keep", Need.INTERNAL),
+        (f"{_LOGICAL}.MergeRows$Keep", Need.FREE),
         (f"{_LOGICAL}.Project", Need.FREE),
         (f"{_LOGICAL}.Call", Need.ADMINISTRATORS),
         (f"{_LOGICAL}.ScriptTransformation", Need.SCRIPTS),
