@@ -15,7 +15,6 @@ import org.apache.hadoop.fs.Path;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.TableIdentifier;
-import org.apache.spark.sql.catalyst.analysis.AnalysisContext;
 import org.apache.spark.sql.catalyst.analysis.PlanWithUnresolvedIdentifier;
 import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
 import org.apache.spark.sql.catalyst.analysis.ResolvedNamespace;
@@ -51,8 +50,10 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.V1Table;
+import org.apache.spark.sql.delta.DeltaLog;
 import org.apache.spark.sql.delta.DeltaLogFileIndex;
 import org.apache.spark.sql.delta.catalog.DeltaTableV2;
+import org.apache.spark.sql.delta.commands.CloneSource;
 import org.apache.spark.sql.delta.commands.cdc.CDCReader;
 import org.apache.spark.sql.delta.files.TahoeFileIndex;
 import org.apache.spark.sql.execution.command.CreateTableLikeCommand;
@@ -84,10 +85,13 @@ public class Gate extends scala.runtime.AbstractFunction1 {
   public static final String PROPERTY = "tidegate.gate";
   public static final String MARK = "spark.tidegate.gated";
   static final String OWN = "engine";
-  /** Needs of classes that are judged by what is in them, if at all. */
+  /**
+   * Needs of classes that are judged by what is in them, if at all. What is unresolved cannot run;
+   * fields of commands may contain it, to be analyzed later.
+   */
   static final Set NOTHING =
       new HashSet(java.util.Arrays.asList(
-          new String[] {"free", "internal", "relations", "objects"}));
+          new String[] {"free", "internal", "relations", "objects", "unresolved"}));
   static final String ON_FILES = "spark.sql.runSQLOnFiles";
   static final String FIELD = "\u001f";
   static final String RECORD = "\u001e";
@@ -295,12 +299,19 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
     public Object apply(Object plan) {
       Admission admission = current(session);
-      // The text of a view is checked alone first, and again inside the plan that reads the view.
-      boolean nested = AnalysisContext.get().nestedViewDepth() > 0;
-      if (admission != null && !admission.everything && !nested) {
+      if (admission != null && !admission.everything && !isOfView()) {
         for (Object one : walk(session, (LogicalPlan) plan, false)) admission.take((String) one);
       }
       return scala.runtime.BoxedUnit.UNIT;
+    }
+
+    /** Whether Spark checks the text of a view alone, which it does before it checks the whole. */
+    private boolean isOfView() {
+      StackTraceElement[] frames = Thread.currentThread().getStackTrace();
+      for (int i = 0; i < frames.length; i++) {
+        if (frames[i].getClassName().endsWith(".ViewResolution$")) return true;
+      }
+      return false;
     }
   }
 
@@ -377,6 +388,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     final Set found = new LinkedHashSet();
     final Set names = new LinkedHashSet();
     final List computed = new ArrayList();
+    /** The default locations of tables that the statement creates. */
+    private final Set made = new HashSet();
     private final SparkSession session;
     private final boolean parsed;
     private final Map seen = new IdentityHashMap();
@@ -459,8 +472,10 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     private void need(TreeNode node) {
       String name = node.getClass().getName();
       String need = (String) needs.get(name);
-      if (need == null || need.equals("unresolved")) {
+      if (need == null) {
         if (!parsed) feature("administrators", name);
+      } else if (parsed && node.nodeName().startsWith("UnresolvedPathBased")) {
+        feature("paths", node.nodeName()); // before the analysis reads Delta's log there
       } else if (need.equals("options")) {
         given(((scala.Product) node).productIterator());
       } else if (!NOTHING.contains(need)) {
@@ -678,6 +693,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
     /** Adds an act on the objects in a field of a command. */
     private void target(Object value, String act, String kind, String via) throws Exception {
+      if (kind.equals("TEMPORARY VIEW")) return; // the session's own
       if (value instanceof scala.Option) {
         if (((scala.Option) value).isDefined()) target(((scala.Option) value).get(), act, kind, via);
       } else if (value instanceof ResolvedTable) {
@@ -732,6 +748,14 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         relation((DataSourceV2Relation) value, act, via);
       } else if (value instanceof HiveTableRelation) {
         catalogTable(((HiveTableRelation) value).tableMeta(), act, via);
+      } else if (value instanceof DeltaTableV2) {
+        table((DeltaTableV2) value, act, via);
+      } else if (value instanceof DeltaLog) {
+        path(act, ((DeltaLog) value).dataPath(), via);
+      } else if (value instanceof CloneSource) {
+        CloneSource source = (CloneSource) value;
+        if (source.catalogTable().isDefined()) target(source.catalogTable(), act, kind, via);
+        else path(act, source.dataPath(), via);
       } else if (value instanceof View) {
         target(((View) value).child(), act, kind, via);
       } else if (value instanceof LogicalPlan) {
@@ -754,7 +778,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     /** Adds an act on a table or view of the session catalog, with its owner if it exists. */
     private void entry(TableIdentifier name, String act, String kind, String via) throws Exception {
       SessionCatalog catalog = session.sessionState().catalog();
-      if (kind.equals("TEMPORARY VIEW") || catalog.isTempView(name)) return;
+      if (catalog.isTempView(name)) return;
       String schema = text(name.database(), catalog.getCurrentDatabase());
       TableIdentifier full = new TableIdentifier(name.table(), new scala.Some(schema));
       if (act.equals("CREATE")) schema("CREATE", "spark_catalog", schema, null, via);
@@ -767,6 +791,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       String place = "";
       if (act.equals("CREATE") && catalog.databaseExists(schema)) {
         place = resolved(new Path(catalog.defaultTablePath(full)));
+        made.add(place);
       }
       identifier(act, kind.isEmpty() ? "TABLE" : kind, full, "", via, place);
     }
@@ -812,6 +837,12 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         given(serde.serdeProperties(), "OPTIONS", via);
       } else if (value instanceof CatalogTable) {
         CatalogTable table = (CatalogTable) value;
+        if (kind.equals("LOCATION")) {
+          if (table.tableType().name().equals("EXTERNAL")) {
+            given(table.storage().locationUri(), kind, via);
+          }
+          return;
+        }
         given(table.provider(), "PROVIDER", via);
         given(table.storage(), kind, via);
         given(table.properties(), "PROPERTIES", via);
@@ -884,8 +915,11 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     // ---- names and paths -------------------------------------------------------------------
 
     private void path(String act, Path path, String via) {
-      String act2 = act.equals("SELECT") || act.equals("READ") ? "READ" : "WRITE";
-      add(act2, "PATH", "", "", resolved(path), "", via, "");
+      boolean reads = act.equals("SELECT") || act.equals("READ");
+      String place = resolved(path);
+      if (reads || !made.contains(place)) {
+        add(reads ? "READ" : "WRITE", "PATH", "", "", place, "", via, "");
+      }
     }
 
     /** Returns where the file system says a path is: absolute, without links. */

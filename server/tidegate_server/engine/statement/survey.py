@@ -41,13 +41,13 @@ from tidegate_server.engine.query.references import (
     parse_statement,
 )
 from tidegate_server.engine.session.sessions import Child
-from tidegate_server.engine.statement.execute_immediate import expand_execute_immediate
+from tidegate_server.engine.statement.execute_immediate import statement_of
 from tidegate_server.engine.storage.jvm import items, java, kind
 
 logger = logging.getLogger(__name__)
 
 _LISTINGS = frozenset({"ShowTables", "ShowTablesExtended", "ShowViews"})
-_OPAQUE = frozenset({"Call", "CompoundBody", "UnresolvedExecuteImmediate"})
+_OPAQUE = frozenset({"Call", "CompoundBody"})
 _INNER_PLANS = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"}
 _WITHOUT_SOURCE = frozenset({"EmptyRelation", "LocalRelation", "OneRowRelation"})
 
@@ -62,8 +62,15 @@ def survey(child: Child, request: Survey) -> Surveyed:
             return _survey(child, request.sql)
     mark = bool(request.session_id)
     with collecting(child.spark, request.features, mark=mark) as collected:
-        surveyed = _survey(child, request.sql, frozenset(request.features))
-    return replace(surveyed, accesses=(*surveyed.accesses, *collected.accesses))
+        try:
+            surveyed = _survey(child, request.sql, frozenset(request.features))
+        except (PySparkException, Py4JError) as error:
+            # A function that is refused when it is constructed; it is among the accesses. After
+            # any other error nothing is admitted.
+            logger.info("cannot survey a statement: %s", error)
+            surveyed = Surveyed()
+    accesses = dict.fromkeys((*surveyed.accesses, *collected.accesses))
+    return replace(surveyed, accesses=tuple(accesses))
 
 
 def _survey(child: Child, text: str, features: frozenset[str] | None = None) -> Surveyed:
@@ -79,8 +86,10 @@ def _survey(child: Child, text: str, features: frozenset[str] | None = None) -> 
 def _survey_statement(child: Child, text: str, features: frozenset[str] | None) -> Surveyed:
     spark = child.spark
     try:
-        text = expand_execute_immediate(spark, text)
         plan = parse_statement(spark, text)
+        while kind(plan) == "UnresolvedExecuteImmediate":  # its analysis would run it
+            text = statement_of(spark, plan, script=False)
+            plan = parse_statement(spark, text)
     except (PySparkException, ServerError):
         return Surveyed()  # it fails in the same way when it runs
     parsed = accesses_of_parsed(spark, plan)
@@ -138,13 +147,13 @@ def _function_bodies(spark: SparkSession, plan: Any) -> Iterator[str]:
     parameters = ""
     if plan.inputParamText().isDefined():
         session: Any = spark._jsparkSession
-        fields = session.sessionState().sqlParser().parseTableSchema(plan.inputParamText().get())
+        fields = session.sessionState().sqlParser().parseRoutineParam(plan.inputParamText().get())
         nulls = []
         for field in fields.fields():
             name = quote_identifier(str(field.name()))
             nulls.append(f"CAST(NULL AS {field.dataType().sql()}) AS {name}")
-            if field.getCurrentDefaultValue().isDefined():
-                yield f"SELECT {field.getCurrentDefaultValue().get()}"
+            if field.metadata().contains("default"):
+                yield f"SELECT {field.metadata().getString('default')}"
         parameters = ", ".join(nulls)
     row = f"(SELECT {parameters or '1'}) AS {quote_identifier(_function_name(plan))}"
     if plan.exprText().isDefined():
@@ -192,16 +201,30 @@ def _mentions(spark: SparkSession, text: str, place: tuple[str, str]) -> tuple[M
 
 def _readings(spark: SparkSession, plan: Any, *, plain: bool) -> tuple[Reading, ...]:
     """Return what is read, once for each occurrence."""
+    if kind(plan) == "CompoundBody":
+        inner = [_readings(spark, one, plain=False) for one in _statements(plan)]
+        return tuple(reading for one in inner for reading in one)
     whole = _analyzed_readings(spark, plan)
     if plain and whole is not None:
         return tuple(whole)
     # A command has its query as a child or in a field, or only names what it reads.
     inner_plans = [*items(plan.children()), *_inner_plans(plan)]
-    inner = [reading for one in inner_plans for reading in _analyzed_readings(spark, one) or ()]
+    below = [reading for one in inner_plans for reading in _analyzed_readings(spark, one) or ()]
     names = _names(spark, plan) if whole is None else names_of_parsed(spark, plan)
     named = [reading for parts in names for reading in _readings_by_name(spark, parts)]
-    found = [Counter(part) for part in (whole or (), inner, named)]
+    found = [Counter(part) for part in (whole or (), below, named)]
     return tuple((found[0] | found[1] | found[2]).elements())
+
+
+def _statements(plan: Any) -> Iterator[Any]:
+    """Yield the parsed statements in a script, except EXECUTE IMMEDIATE."""
+    if kind(plan) == "SingleStatement":
+        if kind(plan.parsedPlan()) != "UnresolvedExecuteImmediate":
+            yield plan.parsedPlan()
+        return
+    handlers = items(plan.handlers()) if kind(plan) == "CompoundBody" else ()
+    for inner in (*items(plan.children()), *(handler.body() for handler in handlers)):
+        yield from _statements(inner)
 
 
 def _names(spark: SparkSession, plan: Any) -> Iterator[tuple[str, ...]]:
