@@ -20,9 +20,9 @@ from tidegate_server.gateway.authorization.rights import (
     Action,
     Rights,
     is_foreign,
-    is_static,
     overlap,
 )
+from tidegate_server.gateway.authorization.settings import is_free, is_visible, nearest_free
 from tidegate_server.gateway.authorization.visibility import (
     VisibleCatalog,
     VisibleLedger,
@@ -119,18 +119,32 @@ def check_owner(table_id: str, services: Services) -> None:
 
 
 def check_settings(settings: Mapping[str, str], config: Config, user: str) -> None:
-    """Reject settings that are fixed when the engine starts, or that load code into it.
+    """Reject settings that the user may not change.
 
     :raises ServerError: ACCESS_DENIED.
     """
     for key in settings:
         if not may_set(key, config, user):
-            raise _reach_error(Reach.STATIC_SETTINGS, key, user)
+            raise _setting_error(key, user)
+
+
+def check_visible(key: str, config: Config, user: str) -> None:
+    """Reject a setting that the user may not see, whether or not it is set.
+
+    :raises ServerError: ACCESS_DENIED.
+    """
+    if not may_see(key, config, user):
+        raise _setting_error(key, user)
 
 
 def may_set(key: str, config: Config, user: str) -> bool:
     """Return whether a user may change a setting."""
-    return not is_static(key) or not _is_forbidden(Reach.STATIC_SETTINGS, config, user)
+    return is_free(key) or not _is_forbidden(Reach.STATIC_SETTINGS, config, user)
+
+
+def may_see(key: str, config: Config, user: str) -> bool:
+    """Return whether a user may see the value of a setting."""
+    return is_visible(key) or not _is_forbidden(Reach.STATIC_SETTINGS, config, user)
 
 
 def engine_settings(config: Config) -> dict[str, str]:
@@ -274,6 +288,15 @@ def _is_forbidden(reach: Reach, config: Config, user: str) -> bool:
 def _distinguishes_users(config: Config) -> bool:
     """Return whether users matter: authorization is enabled, or logins are checked."""
     return config.authorization.enabled or config.server.auth not in _UNCHECKED
+
+
+def _setting_error(key: str, user: str) -> ServerError:
+    near = nearest_free(key)
+    hint = f"Did you mean {near}? " if near is not None and near != key else ""
+    hint += _ALLOW.format(reach=Reach.STATIC_SETTINGS.value)
+    if not key.lower().startswith("spark."):
+        hint += " Variables have names without dots."
+    return access_error(user, "administration", f"{Reach.STATIC_SETTINGS.value}: {key}", hint)
 
 
 def _reach_error(reach: Reach, what: str, user: str) -> ServerError:
