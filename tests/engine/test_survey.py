@@ -180,7 +180,11 @@ def test_a_query_on_the_system_schema_tells_where_it_mentions_what(
 
 
 def test_settings_and_lists_are_told(session: Session, tables: str) -> None:
-    assert survey(session, "SET spark.jars = /x.jar").settings == ("spark.jars",)
+    for text in ("SET spark.jars = /x.jar", "SET spark.jars", "RESET spark.jars"):
+        assert survey(session, text).settings == ("spark.jars",)
+    of_a_view = "ALTER VIEW v SET TBLPROPERTIES ('view.sqlConfig.spark.jars' = '/x.jar', 'a' = 'b')"
+    assert survey(session, of_a_view).settings == ("spark.jars",)
+    assert survey(session, "RESET").settings == ()
     for listing in ("SHOW TABLES", "SHOW TABLE EXTENDED LIKE '*'", "SHOW VIEWS"):
         assert survey(session, listing).lists_tables
     assert not survey(session, "SELECT 1").lists_tables

@@ -52,6 +52,8 @@ _BY_CLASS = {
 }
 _REFLECTION = frozenset({"reflect", "java_method", "try_reflect"})
 _INNER_PLANS = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"}
+_VIEW_SETTING = "view.sqlConfig."
+"""Prefix of the properties of a view with the settings that its query is analyzed with."""
 _LISTINGS = frozenset({"ShowTables", "ShowTablesExtended", "ShowViews"})
 _WITHOUT_SOURCE = frozenset({"EmptyRelation", "LocalRelation", "OneRowRelation"})
 
@@ -194,8 +196,16 @@ def _locations(plan: Any, nodes: tuple[dict[str, Any], ...]) -> Iterator[str]:
 
 
 def _settings(plan: Any) -> Iterator[str]:
-    if kind(plan) == "SetCommand" and plan.kv().isDefined():
-        yield str(plan.kv().get()._1())
+    """Yield the keys of the settings that a statement shows or changes, for itself or a view."""
+    match kind(plan):
+        case "SetCommand" if plan.kv().isDefined():
+            yield str(plan.kv().get()._1())
+        case "ResetCommand" if plan.config().isDefined():
+            yield str(plan.config().get())
+        case "SetViewProperties":
+            for key in items(plan.properties().keys().toSeq()):
+                if str(key).startswith(_VIEW_SETTING):
+                    yield str(key).removeprefix(_VIEW_SETTING)
 
 
 def _is_query(spark: SparkSession, text: str) -> bool:
