@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import dataclass
 
@@ -52,7 +53,7 @@ def test_every_setting_has_a_row_and_every_row_a_setting(registered: Registered)
     of_spark = {row for row in rows if row.startswith("spark.")}
     missing = sorted((registered.keys | registered.former) - of_spark)
     outdated = sorted(of_spark - registered.keys - registered.former)
-    print(dict(Counter(rows.values())), f"of Spark and Delta: {len(of_spark)}")
+    sys.stdout.write(f"{dict(Counter(rows.values()))}, of Spark and Delta {len(of_spark)}\n")
     assert not missing, f"settings without a row in settings.toml: {missing}"
     assert not outdated, f"rows for settings that do not exist: {outdated}"
 
