@@ -42,9 +42,10 @@ def set_option(statement: SetOption, context: Context) -> Result:
         context.session.settings[key] = value
         return _rows(key, value, context)
     own_notices({key: value}, context.services.config.engine.master)
+    notices = spark_notices({key: value}, context.services.engine)
     result = run(f"SET {_quote(key)}={_quote(value)}", context)
     context.session.settings[key] = value
-    check_spark_settings({key: value}, context)
+    warn(notices, context)
     return visible_settings(result, context)
 
 
