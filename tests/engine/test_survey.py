@@ -190,6 +190,49 @@ def test_settings_and_lists_are_told(session: Session, tables: str) -> None:
     assert not survey(session, "SELECT 1").lists_tables
 
 
+MERGE = "MERGE INTO x USING ({}) s ON x.a = s.a WHEN MATCHED THEN DELETE"
+OPTIONS = [
+    (MERGE.format("SELECT * FROM t WITH ('fs.x' = 'y')"), "fs.x"),
+    ("SELECT * FROM t WITH ('FS.x' = 'y')", "fs.x"),
+    ("SELECT * FROM t WITH (fs.x = 'y') q JOIN x WITH ('a.b' = 1)", "a.b fs.x"),
+    ("SELECT (SELECT max(a) FROM t WITH ('fs.x' = 'y'))", "fs.x"),
+    ("SELECT * FROM x WHERE EXISTS (SELECT 1 FROM t WITH ('fs.x' = 'y'))", "fs.x"),
+    ("SELECT * FROM x, LATERAL (SELECT * FROM t WITH ('fs.x' = 'y'))", "fs.x"),
+    ("WITH q AS (SELECT * FROM t WITH ('fs.x' = 'y')) SELECT * FROM q", "fs.x"),
+    ("WITH q AS (SELECT 1 a) INSERT INTO t WITH ('fs.x' = 'y') SELECT a FROM q", "fs.x"),
+    ("INSERT INTO t WITH ('fs.x' = 'y') SELECT 1", "fs.x"),
+    ("INSERT INTO x SELECT a FROM t WITH ('fs.x' = 'y')", "fs.x"),
+    ("FROM t WITH ('fs.x' = 'y') INSERT INTO x SELECT a", "fs.x"),
+    ("DELETE FROM x WHERE a IN (SELECT a FROM t WITH ('fs.x' = 'y'))", "fs.x"),
+    ("EXPLAIN SELECT * FROM t WITH ('fs.x' = 'y')", "fs.x"),
+    ("CREATE VIEW w AS SELECT * FROM t WITH ('fs.x' = 'y')", "fs.x"),
+    ("CREATE TEMPORARY VIEW w AS SELECT * FROM t WITH ('fs.x' = 'y')", "fs.x"),
+    ("CACHE TABLE w AS SELECT * FROM t WITH ('fs.x' = 'y')", "fs.x"),
+    ("CREATE TABLE y AS SELECT * FROM t WITH ('fs.x' = 'y')", "fs.x"),
+    ("CREATE FUNCTION g() RETURNS TABLE RETURN SELECT * FROM t WITH ('fs.x' = 'y')", "fs.x"),
+    ("CREATE TABLE y (a INT) USING csv OPTIONS ('fs.x' = 'y', sep ',')", "fs.x sep"),
+    ("CREATE TABLE y USING csv OPTIONS ('fs.x' = 'y') AS SELECT 1", "fs.x"),
+    ("CREATE TABLE y (a INT) USING csv TBLPROPERTIES ('Option.fs.x' = 'y', 'a.b' = 'c')", "fs.x"),
+    ("CREATE OR REPLACE TABLE y USING csv OPTIONS ('fs.x' = 'y') AS SELECT 1", "fs.x"),
+    ("CREATE TABLE y (a INT) ROW FORMAT SERDE 's' WITH SERDEPROPERTIES ('fs.x' = 'y')", "fs.x"),
+    ("ALTER TABLE t SET TBLPROPERTIES ('option.fs.x' = 'y', 'a.b' = 'c')", "fs.x"),
+    ("WITH q AS (SELECT * FROM t) SELECT * FROM q", ""),
+]
+
+
+@pytest.mark.parametrize(("sql", "options"), OPTIONS)
+def test_the_options_of_tables_are_told(
+    session: Session, tables: str, sql: str, options: str
+) -> None:
+    assert sorted(survey(session, sql).options) == options.split()
+
+
+def test_options_can_be_a_location_or_unknown(session: Session, tables: str) -> None:
+    assert survey(session, "SELECT * FROM t WITH (path = '/x')").reaches == (Reach.LOCATIONS,)
+    by_name = "SELECT * FROM IDENTIFIER(concat('', 't')) WITH ('fs.x' = 'y')"
+    assert survey(session, by_name).reaches == (Reach.UNKNOWN,)
+
+
 def test_a_statement_is_read_under_its_own_settings(session: Session, tables: str) -> None:
     quoted = 'SELECT a FROM "t"'
     assert read(survey(session, quoted)) == set()

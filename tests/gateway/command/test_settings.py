@@ -191,6 +191,22 @@ def test_settings_of_refreshes_are_judged(guarded_world: Guarded) -> None:
     assert guarded_world.outcome(resume.format("spark.sql.ansi.enabled")) == ""
 
 
+def test_options_of_tables_are_judged(guarded_world: Guarded) -> None:
+    guarded_world.be("bob")
+    surveys = guarded_world.engine.surveys
+    for option in ("fs.defaultfs", "spark.x", "parquet.crypto.factory.class", "kafka.x"):
+        surveys["SELECT 7"] = Surveyed(options=("sep", option))
+        assert f"static-settings: the table option {option}" in denied(guarded_world, "SELECT 7")
+    for option in ("sep", "parquet.bloom.filter.enabled#a", "field.delim", "delta.appendonly"):
+        surveys["SELECT 7"] = Surveyed(options=(option,))
+        assert guarded_world.outcome("SELECT 7") == ""
+    surveys["SELECT 7"] = Surveyed(options=("fs.defaultfs",))
+    guarded_world.config = Config(
+        authorization=AuthorizationSection(enabled=True, allow=("static-settings",))
+    )
+    assert guarded_world.outcome("SELECT 7") == ""
+
+
 def test_settings_that_the_engine_finds_in_a_statement_are_judged(guarded_world: Guarded) -> None:
     guarded_world.be("bob")
     guarded_world.engine.surveys["SELECT 7"] = Surveyed(settings=("fs.defaultFS",))

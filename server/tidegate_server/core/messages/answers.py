@@ -137,7 +137,8 @@ class Surveyed:
     """The tables that a statement would read, and its hazards beyond tables.
 
     ``mentions`` are those of a plain query on ``information_schema``. ``locations`` are the places
-    written in the statement, ``settings`` the keys it sets.
+    written in the statement, ``settings`` the keys it sets, ``options`` the names of the options of
+    tables, in lower case.
     """
 
     readings: tuple[Reading, ...] = ()
@@ -145,6 +146,7 @@ class Surveyed:
     reaches: tuple[Reach, ...] = ()
     locations: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
     lists_tables: bool = False
 
 

@@ -23,7 +23,8 @@ _TABLE_WORD = re.compile(r"\bTABLE\s+$", re.IGNORECASE)
 _STARS = frozenset({"UnresolvedStar", "UnresolvedStarExceptOrReplace", "UnresolvedRegex"})
 _LISTS = frozenset({"Project", "Aggregate"})
 _FOLLOWING_COLUMNS = frozenset({"Pivot", "Unpivot"})
-_WRITTEN = "__required_write_privileges__"
+WRITTEN = "__required_write_privileges__"
+"""Spark's own option of a table that a statement writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +216,7 @@ class _Walk:
         parts = _strings(node.multipartIdentifier())
         if len(parts) == 1 and parts[0].lower() in scope:
             return
-        if not bool(node.options().containsKey(_WRITTEN)):
+        if not bool(node.options().containsKey(WRITTEN)):
             self._add_reference(node, parts, aliased=aliased, time_travel=time_travel)
 
     def _visit_identifier(self, node: Any, scope: frozenset[str], *, aliased: bool) -> None:

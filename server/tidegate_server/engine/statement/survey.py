@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,7 +27,7 @@ from tidegate_server.core.model.names import (
     quote_identifier,
 )
 from tidegate_server.core.sql.streams import Stream, find_stream
-from tidegate_server.engine.query.references import parse_query, parse_statement
+from tidegate_server.engine.query.references import WRITTEN, parse_query, parse_statement
 from tidegate_server.engine.session.sessions import Child
 from tidegate_server.engine.storage.jvm import items, java, kind
 
@@ -54,6 +55,14 @@ _REFLECTION = frozenset({"reflect", "java_method", "try_reflect"})
 _INNER_PLANS = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"}
 _VIEW_SETTING = "view.sqlConfig."
 """Prefix of the properties of a view with the settings that its query is analyzed with."""
+_TABLE_OPTION = "option."
+"""Prefix of the properties of a table that Spark takes as options."""
+_CREATING = frozenset(
+    {"CreateTable", "CreateTableAsSelect", "ReplaceTable", "ReplaceTableAsSelect"}
+)
+_PLACES = frozenset({"path", "paths"})
+"""Options that are a location."""
+_WITH = re.compile(r"\bWITH\b", re.IGNORECASE)
 _LISTINGS = frozenset({"ShowTables", "ShowTablesExtended", "ShowViews"})
 _WITHOUT_SOURCE = frozenset({"EmptyRelation", "LocalRelation", "OneRowRelation"})
 
@@ -87,6 +96,7 @@ def _survey(child: Child, text: str) -> Surveyed:
     readings = _readings(spark, plan, nodes, plain=plain)
     system = any(r.name is not None and r.name.schema == SYSTEM_SCHEMA for r in readings)
     body = [survey(child, text) for text in _function_bodies(nodes)]
+    options = [*_options(plan, nodes, text), *(option for one in body for option in one.options)]
     return Surveyed(
         readings=(*readings, *(reading for one in body for reading in one.readings)),
         mentions=_mentions(spark, text, child.current()) if plain and system else (),
@@ -94,12 +104,14 @@ def _survey(child: Child, text: str) -> Surveyed:
             dict.fromkeys(
                 [
                     *_reaches(nodes, readings, plain=plain),
+                    *_reaches_by_options(nodes, options, text),
                     *(reach for one in body for reach in one.reaches),
                 ]
             )
         ),
         locations=tuple(_locations(plan, nodes)),
         settings=tuple(_settings(plan)),
+        options=tuple(dict.fromkeys(options)),
         lists_tables=kind(plan) in _LISTINGS,
     )
 
@@ -113,6 +125,7 @@ def _with_stream(surveyed: Surveyed, child: Child, text: str, stream: Stream) ->
         surveyed,
         readings=(*surveyed.readings, *rest.readings, *own),
         reaches=tuple(dict.fromkeys([*surveyed.reaches, *rest.reaches, *beyond])),
+        options=tuple(dict.fromkeys([*surveyed.options, *rest.options])),
     )
 
 
@@ -181,6 +194,15 @@ def _reaches(
         yield Reach.PATHS
 
 
+def _reaches_by_options(
+    nodes: tuple[dict[str, Any], ...], options: list[str], text: str
+) -> Iterator[Reach]:
+    if not _PLACES.isdisjoint(options):
+        yield Reach.LOCATIONS
+    if _WITH.search(text) and any(_kind(n) == "PlanWithUnresolvedIdentifier" for n in nodes):
+        yield Reach.UNKNOWN  # the plan does not show the options in IDENTIFIER(...) WITH (...)
+
+
 def _is_reflection(node: dict[str, Any]) -> bool:
     return any(part.lower() in _REFLECTION for part in _parts(str(node.get("nameParts"))))
 
@@ -206,6 +228,47 @@ def _settings(plan: Any) -> Iterator[str]:
             for key in items(plan.properties().keys().toSeq()):
                 if str(key).startswith(_VIEW_SETTING):
                     yield str(key).removeprefix(_VIEW_SETTING)
+
+
+def _options(plan: Any, nodes: tuple[dict[str, Any], ...], text: str) -> Iterator[str]:
+    """Yield the options of tables that a statement sets, or reads a table with, in lower case.
+
+    Spark copies them to the configuration of Hadoop with which it opens the table's files.
+    """
+    for node in nodes:
+        if _kind(node) == "OptionList":
+            yield from (str(pair["_1"]).lower() for pair in node["options"])
+    if kind(plan) == "SetTableProperties":
+        yield from _prefixed(plan.properties(), _TABLE_OPTION)
+    elif kind(plan) in _CREATING:
+        table = plan.tableSpec()
+        yield from _prefixed(table.properties(), _TABLE_OPTION)
+        if table.serde().isDefined():
+            yield from _prefixed(table.serde().get().serdeProperties(), "")
+    if _WITH.search(text):
+        yield from _relation_options(plan)
+
+
+def _prefixed(properties: Any, prefix: str) -> Iterator[str]:
+    for key in items(properties.keys().toSeq()):
+        if str(key).lower().startswith(prefix):
+            yield str(key).lower().removeprefix(prefix)
+
+
+def _relation_options(plan: Any) -> Iterator[str]:
+    """Yield the options in ``t WITH (...)``, in every part of a parsed plan."""
+    inner: list[Any] = [*items(plan.children()), *items(plan.subqueries()), *_inner_plans(plan)]
+    match kind(plan):
+        case "UnresolvedRelation":
+            yield from (str(key) for key in plan.options().keySet() if key != WRITTEN)
+        case "RelationTimeTravel":
+            inner.append(plan.relation())
+        case "InsertIntoStatement":
+            inner.append(plan.table())
+        case "UnresolvedWith":
+            inner += [relation.productElement(1) for relation in items(plan.cteRelations())]
+    for one in inner:
+        yield from _relation_options(one)
 
 
 def _is_query(spark: SparkSession, text: str) -> bool:

@@ -22,7 +22,12 @@ from tidegate_server.gateway.authorization.rights import (
     is_foreign,
     overlap,
 )
-from tidegate_server.gateway.authorization.settings import is_free, is_visible, nearest_free
+from tidegate_server.gateway.authorization.settings import (
+    is_free,
+    is_free_option,
+    is_visible,
+    nearest_free,
+)
 from tidegate_server.gateway.authorization.visibility import (
     VisibleCatalog,
     VisibleLedger,
@@ -253,6 +258,9 @@ def judge(
         if _is_forbidden(reach, config, user):
             raise _reach_error(reach, reach.value, user)
     check_settings(dict.fromkeys(surveyed.settings, ""), config, user)
+    for option in surveyed.options:
+        if not is_free_option(option) and _is_forbidden(Reach.STATIC_SETTINGS, config, user):
+            raise _reach_error(Reach.STATIC_SETTINGS, f"the table option {option}", user)
     places = tuple(table.location for table in tables)
     for location in surveyed.locations:
         foreign = is_foreign(location, str(config.data.resolve() / "warehouse"), places)

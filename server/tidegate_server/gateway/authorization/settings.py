@@ -27,6 +27,8 @@ class SettingList(msgspec.Struct, frozen=True):
 
     free_prefixes: tuple[str, ...]
     """Prefixes of names that are free."""
+    free_options: tuple[str, ...]
+    """Options of tables with dots that are free, and beginnings of such options."""
     settings: Mapping[str, Literal["free", "administrators"]]
     """For each name, who may set it."""
 
@@ -66,6 +68,14 @@ def is_visible(key: str) -> bool:
     """
     name = normalise_key(key)
     return is_free(name) and not name.lower().startswith(SERVER_ONLY)
+
+
+def is_free_option(option: str) -> bool:
+    """Return whether every user may use an option of tables, given in lower case.
+
+    Spark copies options to Hadoop's configuration, whose names have dots.
+    """
+    return "." not in option or option.startswith(setting_list().free_options)
 
 
 def nearest_free(key: str) -> str | None:
