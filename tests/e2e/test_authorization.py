@@ -21,8 +21,14 @@ administrators = ["root"]
 
 [options]
 "materialized-table.initialize" = "ON_CREATE"
+
+[engine.settings]
+"spark.hadoop.fs.s3a.secret.key" = "hush-of-s3a"
+"spark.hadoop.fs.azure.account.key.store" = "hush-of-azure"
+"spark.hadoop.store.sesame" = "hush-of-the-store"
 """
 SECRET = "sum(salary)"
+HUSH = "hush-of-"
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +139,50 @@ def test_what_one_user_owns_another_sees_only_when_it_is_granted(guarded_server:
     denial(guarded_server, "bob", "SELECT * FROM pay.totals")
     assert run(guarded_server, "bob", "SELECT * FROM pay.mine") == [(6,)]
     denial(guarded_server, "root", "ALTER MATERIALIZED TABLE pay.mine REFRESH FULL")
+
+
+def test_users_set_and_see_only_settings_that_are_free(guarded_server: Server) -> None:
+    server = guarded_server
+    key, unknown = "spark.hadoop.fs.s3a.secret.key", "spark.hadoop.store.sesame"
+    for statement in (
+        "SET spark.redaction.regex = zzz",
+        f"SET {key}",
+        f"SET {unknown}",
+        f"RESET {unknown}",
+        "SET fs.defaultFS = s3a://elsewhere",
+        "SET `hive.metastore.uris` = x",
+        "SET spark.sql.analyzer.singlePassResolver.enabled = true",
+        "SET spark.sql.debug.maxToStringFields = 1",
+        "EXECUTE IMMEDIATE 'SET spark.redaction.regex = zzz'",
+        f"BEGIN EXECUTE IMMEDIATE 'SET {unknown}'; END",
+    ):
+        assert HUSH not in denial(server, "bob", statement)
+    view = "CREATE VIEW seven AS SELECT 7"
+    property = "ALTER VIEW seven SET TBLPROPERTIES ('view.sqlConfig.{}' = 'true')"
+    denial(server, "bob", view, property.format("spark.sql.runSQLOnFiles"))
+    run(server, "bob", property.format("spark.sql.ansi.enabled"))
+    for listing in ("SET", "SET -v"):
+        shown = {row[0]: row[1] for row in run(server, "bob", "SET day = 1", listing)}
+        assert shown.get("day") == ("1" if listing == "SET" else None)  # -v explains known ones
+        assert "spark.sql.sources.default" in shown
+        assert not [each for each in shown if "hadoop" in each or "warehouse" in each]
+        assert HUSH not in repr(shown)
+    set_freely = ("SET spark.sql.shuffle.partitions = 3", "SET spark.sql.shuffle.partitions")
+    assert run(server, "bob", *set_freely) == [("spark.sql.shuffle.partitions", "3")]
+    written = f"${{{unknown}}} ${{hiveconf:{key}}}"
+    assert run(server, "bob", f"SELECT '{written}'") == [(written,)]
+
+    with pytest.raises(tidegate.Error, match="ACCESS_DENIED"):
+        server.connect(user="bob", settings={"fs.defaultFS": "s3a://elsewhere"})
+    with closing(server.connect(user="bob")) as connection, closing(connection.cursor()) as cursor:
+        with pytest.raises(tidegate.Error, match="ACCESS_DENIED"):
+            cursor.execute("SELECT 1", settings={"spark.redaction.regex": "zzz"})
+        cursor.execute("SELECT 1", settings={"spark.sql.ansi.enabled": "false"})
+
+    ours = "spark.hadoop.fs.azure.account.key.store"  # Spark's own pattern does not know it
+    for secret in (key, ours):
+        assert run(server, "root", f"SET {secret}") == [(secret, "*********(redacted)")]
+    assert run(server, "root", f"SET {unknown}") == [(unknown, f"{HUSH}the-store")]
+    listed = repr(run(server, "root", "SET spark.sql.redaction.options.regex = zzz", "SET"))
+    assert f"{HUSH}s3a" not in listed
+    assert f"{HUSH}azure" not in listed

@@ -79,6 +79,7 @@ READS = [
     ("SELEC", ""),
 ]
 
+KIND = ObjectKind.SETTING
 HIVE = "org.apache.hadoop.hive.ql.io"
 SYMLINKS = (
     f"INPUTFORMAT '{HIVE}.SymlinkTextInputFormat' "
@@ -212,9 +213,16 @@ def test_a_query_on_the_system_schema_tells_where_it_mentions_what(
 
 
 def test_settings_and_lists_are_told(session: Session, tables: str) -> None:
-    request = Survey(session_id=session.id, sql="SET spark.jars = /x.jar", features=())
-    [setting] = session.client.call(request).accesses
-    assert (setting.act, setting.kind, setting.name) == (Act.SET, ObjectKind.SETTING, "spark.jars")
+    of_a_view = "ALTER VIEW v SET TBLPROPERTIES ('view.sqlConfig.spark.jars' = '/x.jar', 'a' = 'b')"
+    for act, text in (
+        (Act.SET, "SET spark.jars = /x.jar"),
+        (Act.SHOW, "SET spark.jars"),
+        (Act.SET, "RESET spark.jars"),
+        (Act.SET, of_a_view),
+    ):
+        request = Survey(session_id=session.id, sql=text, features=())
+        settings = [a for a in session.client.call(request).accesses if a.kind is KIND]
+        assert [(each.act, each.name) for each in settings] == [(act, "spark.jars")]
     for listing in ("SHOW TABLES", "SHOW TABLE EXTENDED LIKE '*'", "SHOW VIEWS"):
         assert survey(session, listing).lists_tables
     assert not survey(session, "SELECT 1").lists_tables

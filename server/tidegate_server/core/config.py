@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,6 +25,7 @@ SCHEDULER_TYPE_OPTION = f"{SCHEDULER_OPTIONS}type"
 MAX_CONCURRENT_OPTION = "materialized-table.refresh.max-concurrent"
 STORE_KIND_OPTION = "table.catalog-store.kind"
 STORE_PATH_OPTION = "table.catalog-store.file.path"
+REDACTION_KEY = "spark.redaction.regex"
 
 _PREFIX = "TIDEGATE_"
 FLINKS_SECTIONS = ("workflow-scheduler", "table", "materialized-table")
@@ -348,6 +350,17 @@ class Config(BaseSettings):
         for zone in (self.timezone, self.session_timezone or "UTC"):
             if parse_zone(zone) is None:
                 raise ValueError(f"there is no time zone {zone!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _valid_redaction(self) -> Config:
+        """Check that the gateway can apply the pattern that hides secrets."""
+        try:
+            re.compile(self.engine.settings.get(REDACTION_KEY, ""))
+        except re.error as problem:
+            raise ValueError(
+                f"{REDACTION_KEY} must be a regular expression of Python, too: {problem}"
+            ) from problem
         return self
 
     @property

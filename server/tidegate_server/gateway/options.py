@@ -75,6 +75,8 @@ CLUSTER_MODES: Mapping[str, str] = {
 """Flink's words for clusters, with the prefix of ``engine.master`` for each."""
 
 _OURS = ("materialized-table.", SCHEDULER_OPTIONS, "execution.", "table.")
+SERVER_ONLY = (SCHEDULER_OPTIONS, "table.catalog-store.")
+"""Prefixes of options that configure the server, in lower case."""
 _ONLY_OURS = ("materialized-table.", "partition.field", "constraint.enforce")
 """Prefixes that only Tidegate's options have, so that an unknown name is a mistake."""
 _PARTITION_OPTION = re.compile(r"partition\.fields\.(.+)\.(lateness|date-formatter)")

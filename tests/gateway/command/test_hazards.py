@@ -16,7 +16,6 @@ from tidegate_server.gateway.authorization.admission import (
     engine_settings,
 )
 from tidegate_server.gateway.authorization.rights import (
-    is_static,
     overlap,
 )
 
@@ -107,22 +106,6 @@ def test_the_overlap_has_several_spellings() -> None:
     assert not overlap("/w/t2", "/w/t")
     assert not overlap("/w/t", "")
     assert not overlap("s3a://w/t", "/w/t")
-
-
-@pytest.mark.parametrize(
-    ("key", "static"),
-    [
-        ("spark.jars", True),
-        ("spark.sql.catalog.mine", True),
-        ("Spark.SQL.Extensions", True),
-        ("spark.hadoop.fs.s3a.access.key", True),
-        ("spark.sql.variable.substitute", True),
-        ("spark.sql.shuffle.partitions", False),
-        ("materialized-table.initialize", False),
-    ],
-)
-def test_settings_of_the_engines_start_are_known(key: str, static: bool) -> None:
-    assert is_static(key) is static
 
 
 def test_such_settings_are_denied_in_every_way_they_can_come(guarded_world: Guarded) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from starlette.routing import Route
 
 from tests.contract.examples import name, run, table
 from tests.gateway.command.fakes import NOW
-from tests.gateway.rest.parts import Rest
+from tests.gateway.rest.parts import Rest, rest_over_sqlite
+from tidegate_server.core.config import AuthorizationSection, Config
 from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.refresh.request import RefreshRequest
@@ -163,6 +165,15 @@ def test_dynamic_options_hold_for_one_periodic_refresh(rest: Rest) -> None:
 def test_the_execution_configuration_reaches_the_run(rest: Rest) -> None:
     settings = {"spark.sql.shuffle.partitions": "3"}
     assert refresh_request(rest, {"executionConfig": settings}).settings == settings
+
+
+def test_a_setting_that_is_not_free_is_denied_where_users_matter(tmp_path: Path) -> None:
+    config = Config(authorization=AuthorizationSection(enabled=True))
+    with rest_over_sqlite(tmp_path, config=config) as guarded:
+        guarded.catalog.create(table(owner="rest"))
+        for key in ("spark.sql.runSQLOnFiles", "spark.hadoop.fs.s3a.endpoint"):
+            problem(refresh(guarded, {"executionConfig": {key: "true"}}), 403, "ACCESS_DENIED")
+        assert not guarded.requests
 
 
 @pytest.mark.parametrize(

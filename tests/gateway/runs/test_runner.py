@@ -93,10 +93,13 @@ def test_the_mode_of_a_table_is_the_policy_of_its_refreshes(world: World) -> Non
 
 
 def test_options_of_the_last_resume_hold_for_refreshes(world: World) -> None:
-    world.catalog.replace(table(resume_options={"k": "v"}))
+    options = {"k": "v", "spark.sql.ansi.enabled": "false", "fs.defaultFS": "s3a://x"}
+    world.catalog.replace(table(resume_options=options))
     world.refresher.run(request())
     order = world.engine.orders[-1]
-    assert (order.settings["k"], order.options["k"]) == ("v", "v")
+    assert order.options["k"] == "v"
+    assert order.settings["spark.sql.ansi.enabled"] == "false"
+    assert not order.settings.keys() & {"k", "fs.defaultFS"}  # only settings of Spark are applied
 
 
 def test_the_engine_is_told_the_last_runs_and_whether_others_read_the_table(world: World) -> None:

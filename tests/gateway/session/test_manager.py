@@ -438,6 +438,22 @@ def test_a_setting_that_set_refuses_opens_no_session(
     assert list(world.manager.sessions()) == []
 
 
+@pytest.mark.parametrize("key", ["fs.defaultFS", "set:hiveconf:spark.redaction.regex", "spark.x"])
+def test_a_setting_that_is_not_free_opens_no_session_where_users_matter(key: str) -> None:
+    world = World(auth="PASSWORD")
+    with pytest.raises(ServerError) as caught:
+        world.open(**{key: "x"})
+    assert caught.value.code == Code.ACCESS_DENIED.name
+    assert list(world.manager.sessions()) == []
+    assert world.calls(CheckSettings) == []
+    free = {"set:hiveconf:spark.sql.ansi.enabled": "false", "hive.server2.proxy.user": "eva"}
+    world.open(**free, **{"set:hivevar:day": "1", "execution.mode": "embedded"})
+    with pytest.raises(ServerError) as caught:
+        world.open(**{"refresh.retries": "1"})
+    assert caught.value.code == Code.MT_OPTION_VALUE.name  # it says what the option is called
+    world.manager.shutdown()
+
+
 def test_what_spark_says_of_a_setting_is_the_answer_to_its_client(world: World) -> None:
     world.engine.unusable = ServerError(
         code="INVALID_CONF_VALUE.TIME_ZONE", sqlstate="22022", message="no such zone"

@@ -43,6 +43,7 @@ def facts_of(text: str, head: Sequence[Token]) -> StatementFacts:
             Cursor("", head).sees("SET", "TIME", "ZONE")
             or (runs_others and _TIME_ZONE.search(text) is not None)
         ),
+        is_set=first == "SET",
         creates_temporary=_temporary_object(Cursor("", head)),
         drops=_dropped_object(Cursor("", head)),
     )

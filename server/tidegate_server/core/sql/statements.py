@@ -536,6 +536,8 @@ class StatementFacts:
     lists: ListingKind | None = None
     sets_time_zone: bool = False
     """Whether it is SET TIME ZONE, or runs other statements that may include it."""
+    is_set: bool = False
+    """Whether it begins with SET, so that its rows may be settings."""
     creates_temporary: str | None = None
     """The temporary object that it creates, such as ``view v``."""
     drops: str | None = None

@@ -93,6 +93,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       new HashSet(java.util.Arrays.asList(
           new String[] {"free", "internal", "relations", "objects", "unresolved"}));
   static final String ON_FILES = "spark.sql.runSQLOnFiles";
+  /** Prefix of the properties of a view with the settings under which it is analyzed. */
+  static final String VIEW_SETTING = "view.sqlconfig.";
   static final String FIELD = "\u001f";
   static final String RECORD = "\u001e";
 
@@ -905,6 +907,11 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
     private void key(Keys rules, String key, Object value) {
       String folded = lower(key);
+      if (rules == properties && folded.startsWith(VIEW_SETTING)) {
+        String setting = key.substring(VIEW_SETTING.length());
+        add("SET", "SETTING", "", "", setting, "", "", "");
+        return;
+      }
       String need = rules.need(folded, value);
       if (need.equals("options")) {
         need = options.need(folded.startsWith("option.") ? folded.substring(7) : folded, value);

@@ -22,8 +22,12 @@ from tidegate_server.core.sql.statements import SparkStatement
 from tidegate_server.gateway.authorization.rights import (
     Action,
     Rights,
-    is_static,
     overlap,
+)
+from tidegate_server.gateway.authorization.settings import (
+    is_free,
+    is_visible,
+    nearest_free,
 )
 from tidegate_server.gateway.authorization.visibility import (
     VisibleCatalog,
@@ -174,19 +178,37 @@ def _admit_executor(table: MaterializedTable, services: Services, *texts: str) -
 
 
 def check_settings(settings: Mapping[str, str], config: Config, user: str) -> None:
-    """Reject settings that are fixed when the engine starts, or that load code into it.
+    """Reject settings that the user may not change.
 
     :raises ServerError: ACCESS_DENIED.
     """
     for key in settings:
         if not may_set(key, config, user):
-            raise _feature_error(_STATIC_SETTINGS, key, user)
+            raise _setting_error(key, user)
+
+
+def check_visible(key: str, config: Config, user: str) -> None:
+    """Reject a setting that the user may not see, whether or not it is set.
+
+    :raises ServerError: ACCESS_DENIED.
+    """
+    if not may_see(key, config, user):
+        raise _setting_error(key, user)
 
 
 def may_set(key: str, config: Config, user: str) -> bool:
     """Return whether a user may change a setting."""
+    return is_free(key) or _may_use(_STATIC_SETTINGS, config, user)
+
+
+def may_see(key: str, config: Config, user: str) -> bool:
+    """Return whether a user may see the value of a setting."""
+    return is_visible(key) or _may_use(_STATIC_SETTINGS, config, user)
+
+
+def _may_use(feature: Hazard, config: Config, user: str) -> bool:
     features = allowed_features(user, config)
-    return not is_static(key) or features is None or _STATIC_SETTINGS in features
+    return features is None or feature in features
 
 
 def engine_settings(config: Config) -> dict[str, str]:
@@ -324,8 +346,10 @@ def judge_accesses(
         match access.kind:
             case ObjectKind.FEATURE if access.catalog not in features:
                 raise _feature_error(access.catalog, access.schema, user)
-            case ObjectKind.SETTING if access.act is Act.SET:
+            case ObjectKind.SETTING if access.name and access.act is Act.SET:
                 check_settings({access.name: ""}, services.config, user)
+            case ObjectKind.SETTING if access.name:
+                check_visible(access.name, services.config, user)
             case ObjectKind.PATH:
                 feature = "paths" if access.act is Act.READ else "locations"
                 if feature not in features:
@@ -365,6 +389,15 @@ def names_of(table: MaterializedTable) -> tuple[TableName, ...]:
 def _distinguishes_users(config: Config) -> bool:
     """Return whether users matter: authorization is enabled, or logins are checked."""
     return config.authorization.enabled or config.server.auth not in _UNCHECKED
+
+
+def _setting_error(key: str, user: str) -> ServerError:
+    near = nearest_free(key)
+    hint = f"Did you mean {near}? " if near is not None and near != key else ""
+    hint += _ALLOW.format(feature=_STATIC_SETTINGS)
+    if not key.lower().startswith("spark."):
+        hint += " Variables have names without dots."
+    return access_error(user, "administration", f"{_STATIC_SETTINGS}: {key}", hint)
 
 
 def _feature_error(feature: str, what: str, user: str) -> ServerError:

@@ -13,6 +13,7 @@ from tidegate_server.core.sql.expressions import expressions
 from tidegate_server.gateway.authorization.admission import (
     access_error,
     check_settings,
+    check_visible,
     judge,
     judge_definition,
     judge_expressions,
@@ -24,6 +25,8 @@ from tidegate_server.gateway.authorization.rights import Action
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import history, resolve
 from tidegate_server.gateway.definition.statement import creating
+from tidegate_server.gateway.options import check_session_option
+from tidegate_server.gateway.runs.orders import resume_settings
 
 Check = Callable[[Any, str, Context], None]
 """Takes a statement, its text and its context; raises ACCESS_DENIED."""
@@ -128,8 +131,29 @@ def any_table(
 
 
 def setting(statement: st.SetOption, text: str, context: Context) -> None:
-    """Check the setting that is changed."""
-    check_settings({statement.key: ""}, context.services.config, context.session.user)
+    """Check the setting that is changed; a mistaken option of Tidegate's is its own error."""
+    config = context.services.config
+    check_session_option(statement.key, statement.value, config.engine.master)
+    check_settings({statement.key: statement.value}, config, context.session.user)
+
+
+def shown_setting(statement: st.ShowOption, text: str, context: Context) -> None:
+    """Check the setting that is shown."""
+    check_visible(statement.key, context.services.config, context.session.user)
+
+
+def reset_setting(statement: st.ResetOption, text: str, context: Context) -> None:
+    """Check the setting that is reset; RESET alone restores the server's values of all."""
+    if statement.key is not None:
+        settings = {statement.key: ""}
+        check_settings(settings, context.services.config, context.session.user)
+
+
+def resumption(statement: st.AlterResume, text: str, context: Context) -> None:
+    """Check the table, with CASCADE its dependents, and the settings of their refreshes."""
+    needs_downstream(Action.ALTER)(statement, text, context)
+    settings = resume_settings(statement.options)
+    check_settings(settings, context.services.config, context.session.user)
 
 
 def _check_restored(name: st.Name, version: int | None, context: Context) -> None:

@@ -67,35 +67,6 @@ def objects_of(table: MaterializedTable) -> tuple[GrantObject, ...]:
     return TableObject(table_id=table.id), SchemaObject(catalog=name.catalog, schema=name.schema)
 
 
-_STATIC = (
-    "spark.app.",
-    "spark.driver.",
-    "spark.executor.",
-    "spark.hadoop.",
-    "spark.jars",
-    "spark.local.",
-    "spark.master",
-    "spark.memory.",
-    "spark.plugins",
-    "spark.sql.artifact.",
-    "spark.sql.catalog.",
-    "spark.sql.catalogimplementation",
-    "spark.sql.extensions",
-    "spark.sql.hive.metastore.",
-    "spark.sql.queryexecutionlisteners",
-    "spark.sql.streaming.streamingquerylisteners",
-    "spark.sql.variable.substitute",
-    "spark.sql.warehouse.dir",
-    "spark.submit.",
-    "spark.ui.",
-)
-
-
-def is_static(key: str) -> bool:
-    """Return whether a setting is fixed when the engine starts, or loads code into it."""
-    return key.lower().startswith(_STATIC)
-
-
 def overlap(location: str, other: str) -> bool:
     """Return whether two locations are equal, or one contains the other."""
     one, two = _path(location), _path(other)

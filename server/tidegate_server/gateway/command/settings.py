@@ -10,6 +10,8 @@ from tidegate_server.core.model.result import Result, RowsResult, nothing
 from tidegate_server.core.model.types import text_schema
 from tidegate_server.core.model.zones import LOCAL_ZONE, SESSION_ZONE, UNSET
 from tidegate_server.core.sql.statements import ResetOption, SetOption, ShowOption, ShowOptions
+from tidegate_server.gateway.authorization.admission import may_see
+from tidegate_server.gateway.authorization.redaction import redact
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition.notices import warn
 from tidegate_server.gateway.link.client import Engine
@@ -33,17 +35,18 @@ def set_option(statement: SetOption, context: Context) -> Result:
     key, value = statement.key, statement.value
     if key.lower() == LOCAL_ZONE:
         _set_zone(_unquote(value).strip(), context)
-        return _rows(key, _unquote(value))
+        return _rows(key, _unquote(value), context)
     if is_tidegate_key(key):
         value = _unquote(value)
         warn(own_notices({key: value}, context.services.config.engine.master), context)
         context.session.settings[key] = value
-        return _rows(key, value)
+        return _rows(key, value, context)
     own_notices({key: value}, context.services.config.engine.master)
+    notices = spark_notices({key: value}, context.services.engine)
     result = run(f"SET {_quote(key)}={_quote(value)}", context)
     context.session.settings[key] = value
-    check_spark_settings({key: value}, context)
-    return result
+    warn(notices, context)
+    return visible_settings(result, context)
 
 
 def own_notices(settings: Mapping[str, str], master: str) -> list[str]:
@@ -94,14 +97,14 @@ def check_overlay(context: Context) -> None:
 def show_option(statement: ShowOption, context: Context) -> Result:
     """Return one setting's key and value."""
     if statement.key.lower() == LOCAL_ZONE:
-        return _rows(statement.key, session_zone(context))
+        return _rows(statement.key, session_zone(context), context)
     if is_tidegate_key(statement.key):
-        return _rows(statement.key, context.setting(statement.key) or _UNDEFINED)
-    return run(f"SET {_quote(statement.key)}", context)
+        return _rows(statement.key, context.setting(statement.key) or _UNDEFINED, context)
+    return visible_settings(run(f"SET {_quote(statement.key)}", context), context)
 
 
 def show_options(statement: ShowOptions, context: Context) -> Result:
-    """Return every setting: Tidegate's, then Spark's as Spark lists them."""
+    """Return every setting that the user may see: Tidegate's, then Spark's as Spark lists them."""
     session, server = context.session.settings, context.services.config.options
     ours = {key: value for key, value in {**server, **session}.items() if is_tidegate_key(key)}
     schema = _VERBOSE if statement.verbose else _PAIRS
@@ -110,7 +113,25 @@ def show_options(statement: ShowOptions, context: Context) -> Result:
         theirs = [tuple(row.values()) for batch in listed.batches(0) for row in batch.to_pylist()]
     unexplained = [None] * (len(schema) - 2)
     rows = [(key, ours[key], *unexplained) for key in sorted(ours)]
-    return RowsResult(schema, rows + theirs)
+    return visible_settings(RowsResult(schema, rows + theirs), context)
+
+
+def visible_settings(result: Result, context: Context) -> Result:
+    """Return the result of SET without settings that the user may not see, and without secrets."""
+    if result.schema.names()[:2] != _PAIRS.names():
+        return result  # another statement that begins with SET
+    batches = list(result.batches(0))
+    if not batches:
+        return result
+    config, user = context.services.config, context.session.user
+    with closing(result):
+        listed = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    rows = [
+        (key, redact(key, value, config), *rest)
+        for key, value, *rest in listed
+        if may_see(key, config, user)
+    ]
+    return RowsResult(result.schema, rows, types=tuple(batches[0].schema.types))
 
 
 def reset_option(statement: ResetOption, context: Context) -> Result:
@@ -142,8 +163,8 @@ def _set_zone(value: str, context: Context) -> None:
         context.session.settings[SESSION_ZONE] = value
 
 
-def _rows(key: str, value: str) -> Result:
-    return RowsResult(_PAIRS, [(key, value)])
+def _rows(key: str, value: str, context: Context) -> Result:
+    return RowsResult(_PAIRS, [(key, redact(key, value, context.services.config))])
 
 
 def _quote(text: str) -> str:

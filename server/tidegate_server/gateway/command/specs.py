@@ -101,6 +101,8 @@ def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Resul
         result = show.with_owners(result, catalog)
     if lists in (ListingKind.TABLES, ListingKind.TABLE_EXTENDED):
         result = visibility.without_storages(result, catalog)
+    if statement.facts.is_set:
+        result = settings.visible_settings(result, context)
     return admitted.shown(result)
 
 
@@ -219,7 +221,7 @@ SPECS: Mapping[type[st.Statement], StatementSpec] = {
         returns_rows=_with_cascade,
     ),
     st.AlterResume: StatementSpec(
-        check=needs_downstream(Action.ALTER),
+        check=checks.resumption,
         run=_without_text(_resume),
         returns_rows=_with_cascade,
     ),
@@ -271,12 +273,14 @@ SPECS: Mapping[type[st.Statement], StatementSpec] = {
         check=checks.setting, run=_without_text(settings.set_option), returns_rows=_always
     ),
     st.ShowOption: StatementSpec(
-        check=nothing, run=_without_text(settings.show_option), returns_rows=_always
+        check=checks.shown_setting, run=_without_text(settings.show_option), returns_rows=_always
     ),
     st.ShowOptions: StatementSpec(
         check=nothing, run=_without_text(settings.show_options), returns_rows=_always
     ),
-    st.ResetOption: StatementSpec(check=nothing, run=_without_text(settings.reset_option)),
+    st.ResetOption: StatementSpec(
+        check=checks.reset_setting, run=_without_text(settings.reset_option)
+    ),
     st.GrantPrivileges: StatementSpec(check=nothing, run=_without_text(grant.grant)),
     st.RevokePrivileges: StatementSpec(check=nothing, run=_without_text(grant.revoke)),
     st.ShowGrants: StatementSpec(

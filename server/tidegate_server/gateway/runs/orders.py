@@ -208,7 +208,11 @@ def refresh_order(
         epoch=epoch,
         trigger=request.trigger,
         logical_time=request.schedule_time or asked_at,
-        settings={**definition.settings, **state.resume_options, **request.settings},
+        settings={
+            **definition.settings,
+            **resume_settings(state.resume_options),
+            **request.settings,
+        },
         policy=request.policy or _POLICIES[definition.logical_refresh_mode],
         wave_id=request.wave_id,
         key=table.enforced_key,
@@ -222,6 +226,11 @@ def refresh_order(
         has_consumers=has_consumers,
         executor=definition.execute_as or table.owner,
     )
+
+
+def resume_settings(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of Spark among the options of RESUME, which accepts other names, too."""
+    return {key: value for key, value in options.items() if key.lower().startswith("spark.")}
 
 
 RunRequest = Refresh | RollBackTable | PublishHeld | BackfillTable

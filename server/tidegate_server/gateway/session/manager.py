@@ -207,8 +207,8 @@ class SessionManager:
         applies the settings and reports invalid ones.
         """
         config, settings = self._services.config, sparks_names(options.settings)
-        check_settings(settings, config, user)
         notices = own_notices(settings, config.engine.master)
+        check_settings(settings, config, user)
         try:
             notices += spark_notices(settings, self._services.engine, wait=_ENGINE_WAIT)
         except ServerError as error:
