@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import logging.handlers
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from pathlib import Path
-from typing import cast
 
 from tidegate_server.core.config import LoggingSection
 from tidegate_server.core.log_context import current_log_context
@@ -59,14 +59,8 @@ class PrivateLogFile(logging.handlers.RotatingFileHandler):
     """A rotated log file that only its owner can read."""
 
     def _open(self) -> TextIOWrapper:
-        opened = open(
-            self.baseFilename,
-            self.mode,
-            encoding=self.encoding,
-            errors=self.errors,
-            opener=private_opener,
-        )
-        return cast("TextIOWrapper", opened)
+        handle = private_opener(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        return os.fdopen(handle, self.mode, encoding=self.encoding, errors=self.errors)
 
 
 def formatter(settings: LoggingSection) -> logging.Formatter:

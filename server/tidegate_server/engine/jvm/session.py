@@ -35,6 +35,7 @@ appender.file.filePermissions = rw-------
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: \
 %replace{{%m%n%ex}}{{{secrets}}}{{$1*****}}
+appender.file.layout.alwaysWriteExceptions = false
 appender.file.policies.type = Policies
 appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 16MB
