@@ -31,7 +31,7 @@ def _unescaped(text: str) -> str:
     return units.encode("utf-16", "surrogatepass").decode("utf-16")
 
 
-class _Started(Exception):
+class _StartedError(Exception):
     """Ends a start where the JVM would be started."""
 
 
@@ -46,7 +46,7 @@ def test_the_file_is_private_and_removed(
         (file,) = tmp_path.rglob("spark.properties")
         seen["file"], seen["text"] = file, file.read_text()
         seen["modes"] = [stat.S_IMODE(path.stat().st_mode) for path in (file.parent, file)]
-        raise _Started
+        raise _StartedError
 
     monkeypatch.setattr(SparkContext, "_gateway", None)
     monkeypatch.setattr(launch, "launch_gateway", start)
@@ -56,7 +56,7 @@ def test_the_file_is_private_and_removed(
         monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", given)
     before = os.umask(0)
     try:
-        with pytest.raises(_Started):
+        with pytest.raises(_StartedError):
             launch.start_jvm({"a.password": "hush"}, tmp_path)
     finally:
         os.umask(before)
