@@ -60,7 +60,8 @@ class PrivateLogFile(logging.handlers.RotatingFileHandler):
 
     def _open(self) -> TextIOWrapper:
         handle = private_opener(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        return os.fdopen(handle, self.mode, encoding=self.encoding, errors=self.errors)
+        binary = os.fdopen(handle, "ab")
+        return TextIOWrapper(binary, encoding=self.encoding, errors=self.errors)
 
 
 def formatter(settings: LoggingSection) -> logging.Formatter:
