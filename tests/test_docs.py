@@ -189,7 +189,7 @@ def _default_text(value: Any) -> str:
 
 
 def test_the_configuration_example_is_accepted() -> None:
-    [example] = _blocks(ROOT / "docs" / "configuration.md", "toml")
+    example, _ = _blocks(ROOT / "docs" / "configuration.md", "toml")
     config = Config(**tomllib.loads(example))
     assert config.engine.settings == {"spark.sql.shuffle.partitions": "8"}
 

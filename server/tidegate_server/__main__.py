@@ -235,9 +235,24 @@ def _complaints(error: ValidationError) -> list[str]:
             close = difflib.get_close_matches(last, known, n=1)
             hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}."
             lines.append(f"Unknown configuration key {key}: {hint}")
+        elif _is_secret(Config, [*sections, last]):
+            reason = item["msg"].removeprefix("Value error, ")
+            lines.append(f"Configuration key {key} is invalid: {reason}.")
         else:
             lines.append(f"Configuration key {key} cannot be {item['input']!r}: {item['msg']}.")
     return lines
+
+
+def _is_secret(model: Any, path: list[str]) -> bool:
+    """Return whether the value of a key must not be shown."""
+    for name in path:
+        fields = getattr(model, "model_fields", {})
+        if name not in fields:
+            return False
+        if not fields[name].repr:
+            return True
+        model = fields[name].annotation
+    return False
 
 
 def _known_keys(model: Any, sections: list[str]) -> list[str]:
@@ -258,9 +273,12 @@ def _java() -> Java:
 def _serve(config: Config, java: Java, options: argparse.Namespace) -> int:
     from tidegate_server.core.errors import ServerError
     from tidegate_server.gateway.app import Gateway
+    from tidegate_server.gateway.auth.exposure import exposed_configuration
     from tidegate_server.gateway.foreground import run
     from tidegate_server.gateway.link.lock import DataDirectoryTakenError
 
+    for warning in exposed_configuration(options.config, options.settings):
+        _say(f"Warning: {warning}")
     try:
         gateway = Gateway(
             config,

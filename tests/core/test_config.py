@@ -100,3 +100,74 @@ def test_a_scheduler_of_its_own_has_options_of_its_own() -> None:
     with pytest.raises(ServerError, match="workflow-scheduler.typ") as caught:
         check_server_options({"workflow-scheduler.typ": "own"}, embedded=False)
     assert caught.value.hint == "Did you mean workflow-scheduler.type?"
+
+
+SECRET = "hush\n"
+
+
+@pytest.fixture
+def secret_file(tmp_path: Path) -> Path:
+    file = tmp_path / "secret"
+    file.write_text(SECRET)
+    file.chmod(0o600)
+    return file
+
+
+def test_secrets_are_read_from_files_and_variables(
+    secret_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOUSE_KEY", "hidden")
+    from_file, from_variable = {"file": str(secret_file)}, {"env": "HOUSE_KEY"}
+    config = load_config(
+        None,
+        {
+            "engine": {"settings": {"fs.s3a.secret.key": from_variable, "a.b": "c"}},
+            "store": {"url": from_file},
+            "server": {"http_token": from_file},
+            "alerts": {"webhook": from_file, "webhook_headers": {"Authorization": from_file}},
+            "login": {"custom_options": {"door": from_file}},
+            "options": {"workflow-scheduler.password": from_file},
+            "workflow-scheduler": {"token": from_variable},
+        },
+    )
+    assert config.engine.settings == {"fs.s3a.secret.key": "hidden", "a.b": "c"}
+    assert config.store.url == config.server.http_token == config.alerts.webhook == "hush"
+    assert config.alerts.webhook_headers == {"Authorization": "hush"}
+    assert config.login.custom_options == {"door": "hush"}
+    assert config.options == {
+        "workflow-scheduler.password": "hush",
+        "workflow-scheduler.token": "hidden",
+    }
+    assert config.secret_variables == {"HOUSE_KEY"}
+    assert "hush" not in repr(config)
+    assert "hidden" not in repr(config)
+
+
+def test_a_variable_may_name_the_file(secret_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_STORE__URL__FILE", str(secret_file))
+    assert load_config(None, {}).store.url == "hush"
+
+
+@pytest.mark.parametrize(
+    ("reference", "told"),
+    [
+        ({"file": "/nowhere/secret"}, "/nowhere/secret cannot be read: No such file"),
+        ({"env": "HOUSE_NOT_SET"}, "HOUSE_NOT_SET is not set"),
+        ({"fil": "x"}, "expected a text"),
+        ({"file": ""}, "expected a text"),
+        ({"file": "x", "env": "Y"}, "expected a text"),
+        ({}, "expected a text"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_told(reference: dict[str, str], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        load_config(None, {"store": {"url": reference}})
+
+
+@pytest.mark.parametrize("rights", [0o644, 0o604])
+def test_a_file_that_others_can_read_is_refused(secret_file: Path, rights: int) -> None:
+    secret_file.chmod(rights)
+    with pytest.raises(ValidationError, match="can be accessed by every user") as caught:
+        load_config(None, {"store": {"url": {"file": str(secret_file)}}})
+    assert f"chmod 600 {secret_file}" in str(caught.value)
+    assert "hush" not in str(caught.value)

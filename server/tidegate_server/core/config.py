@@ -9,7 +9,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -18,6 +26,7 @@ from pydantic_settings import (
 )
 
 from tidegate_server.core.model.zones import LOCAL_ZONE, SESSION_ZONE, UNSET, parse_zone
+from tidegate_server.core.permissions import exposure
 
 SCHEDULER_OPTIONS = "workflow-scheduler."
 """Prefix of the options that only the server sets, and passes to its scheduler."""
@@ -29,6 +38,46 @@ REDACTION_KEY = "spark.redaction.regex"
 
 _PREFIX = "TIDEGATE_"
 FLINKS_SECTIONS = ("workflow-scheduler", "table", "materialized-table")
+
+
+_REFERENCES = ("file", "env")
+
+
+def _resolve(value: Any) -> Any:
+    """Return the text that ``{ file = "…" }`` or ``{ env = "…" }`` refers to; other values as is.
+
+    :raises ValueError: if there is none, or if other users can read the file.
+    """
+    if not isinstance(value, dict):
+        return value
+    [(kind, name), *more] = value.items() or [("", "")]
+    if more or kind not in _REFERENCES or not isinstance(name, str) or not name:
+        raise ValueError('expected a text, { file = "path" } or { env = "NAME" }')
+    return _variable(name) if kind == "env" else _content(Path(name))
+
+
+def _variable(name: str) -> str:
+    value = os.environ.get(name)
+    if value is None:
+        raise ValueError(f"the environment variable {name} is not set")
+    return value
+
+
+def _content(path: Path) -> str:
+    try:
+        exposed = exposure(path)
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not text in UTF-8") from None
+    except OSError as problem:
+        raise ValueError(f"{path} cannot be read: {problem.strerror}") from None
+    if exposed is not None:
+        raise ValueError(exposed)
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+Secret = Annotated[str, BeforeValidator(_resolve)]
+"""A text that may be written as a reference to a file or to an environment variable."""
 
 
 class _Section(BaseModel):
@@ -88,7 +137,7 @@ class ServerSection(_Section):
     """Show materialized tables as TABLE in metadata calls, whatever types are requested."""
     http_port: Annotated[int, Field(ge=-1, le=65535)] = 10002
     """Port of the REST interface, metrics and health; -1 means none."""
-    http_token: str = ""
+    http_token: Secret = Field(default="", repr=False)
     """Bearer token that the REST interface and the metrics ask for."""
     http_user: str = "rest"
     """The user that calls of the REST interface act as."""
@@ -114,7 +163,7 @@ class LoginSection(_Section):
     """File of users and argon2 hashes, for PASSWORD."""
     custom: str = ""
     """Name of an entry point in ``tidegate.authenticators``, or ``module:Class``, for CUSTOM."""
-    custom_options: dict[str, str] = Field(default_factory=dict)
+    custom_options: dict[str, Secret] = Field(default_factory=dict, repr=False)
     timeout: Annotated[float, Field(gt=0)] = 15.0
     """Seconds that one check may take."""
     max_concurrent: Annotated[int, Field(ge=1)] = 8
@@ -209,7 +258,9 @@ class EngineSection(_Section):
     """Whether all machines of ``master`` have the data directory mounted at the same path."""
     kafka: bool = False
     """Whether Spark's Kafka source is loaded, for STREAM read_kafka."""
-    settings: dict[str, str] = Field(default_factory=dict)
+    group_reads: bool = False
+    """Whether the group of the server's user may read the tables."""
+    settings: dict[str, Secret] = Field(default_factory=dict, repr=False)
     """Further Spark settings of the engine's session."""
     start_timeout: Annotated[float, Field(gt=0)] = 300.0
     inline_bytes: Annotated[int, Field(ge=0)] = 1 << 20
@@ -263,9 +314,9 @@ class AuthorizationSection(_Section):
 class AlertsSection(_Section):
     """Alerts about failures and lag."""
 
-    webhook: str = Field(default="", repr=False)
+    webhook: Secret = Field(default="", repr=False)
     """URL that receives each alert as JSON by POST; empty means none."""
-    webhook_headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    webhook_headers: dict[str, Secret] = Field(default_factory=dict, repr=False)
     """Headers of these calls, for example ``Authorization``."""
     command: tuple[str, ...] = ()
     """Program and arguments that are run for each alert, with the alert on standard input."""
@@ -283,7 +334,7 @@ class AlertsSection(_Section):
 class StoreSection(_Section):
     """The relational database."""
 
-    url: str = ""
+    url: Secret = Field(default="", repr=False)
     """SQLAlchemy URL; empty means SQLite in the data directory."""
 
 
@@ -311,8 +362,17 @@ class Config(BaseSettings):
     http: HttpSection = HttpSection()
     proxy: dict[str, ProxySection] = Field(default_factory=dict)
     """Impersonation rules by user name."""
-    options: dict[str, str] = Field(default_factory=dict)
+    options: dict[str, Secret] = Field(default_factory=dict, repr=False)
     """Server-wide defaults of materialized-table.* and workflow-scheduler.* options."""
+
+    _secret_variables: frozenset[str] = PrivateAttr(default=frozenset())
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _remember_variables(cls, given: Any, handler: ModelWrapValidatorHandler[Config]) -> Config:
+        config = handler(given)
+        config._secret_variables = frozenset(_variables(given))
+        return config
 
     @model_validator(mode="before")
     @classmethod
@@ -386,6 +446,11 @@ class Config(BaseSettings):
         return self.scheduler_type in ("embedded", "none")
 
     @property
+    def secret_variables(self) -> frozenset[str]:
+        """The environment variables that contain secrets of this configuration."""
+        return self._secret_variables
+
+    @property
     def store_url(self) -> str:
         """The store's SQLAlchemy URL."""
         folder = Path(self.options.get(STORE_PATH_OPTION) or self.data)
@@ -394,13 +459,25 @@ class Config(BaseSettings):
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Yield a setting, or all within a section, under names with dots and as texts."""
-    if isinstance(value, dict):
+    if isinstance(value, dict) and len(value) == 1 and set(value) <= set(_REFERENCES):
+        yield name, value
+    elif isinstance(value, dict):
         for key, inner in value.items():
             yield from _flat(f"{name}.{key}", inner)
     elif isinstance(value, bool):
         yield name, str(value).lower()
     else:
         yield name, str(value) if isinstance(value, int | float) else value
+
+
+def _variables(given: Any) -> Iterator[str]:
+    """Yield the names of the environment variables that a configuration refers to."""
+    if not isinstance(given, dict):
+        return
+    for key, value in given.items():
+        if key == "env" and isinstance(value, str) and len(given) == 1:
+            yield value
+        yield from _variables(value)
 
 
 def _check_environment(environment: Mapping[str, str]) -> None:

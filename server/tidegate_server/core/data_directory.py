@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import sqlite3
 import uuid
 from collections.abc import Iterable
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.permissions import restrict
 
 MARK = "tidegate.json"
 FORMAT_VERSION = 1
@@ -20,6 +22,8 @@ _KIND = "tidegate data directory"
 _LOCK, _STORE = "gateway.lock", "store.db"
 _ENGINES = frozenset({"warehouse", "metastore", "spool", "logs", "tmp"})
 _GATEWAYS = frozenset({_LOCK, _STORE, f"{_STORE}-wal", f"{_STORE}-shm", "metastore.msgpack"})
+_TABLES = frozenset({"warehouse", "system"})
+"""Directories of tables, which other programs may read if the configuration says so."""
 _OWN = _ENGINES | _GATEWAYS | {"system"}
 """Files that releases without marks put into a data directory."""
 _OF_FILE_SYSTEMS = frozenset({"lost+found", ".snapshot", ".DS_Store"})
@@ -60,6 +64,31 @@ def claim(data: Path) -> Mark:
     if written is None:
         raise _refusal(data, f"its mark {MARK} disappeared")
     return written
+
+
+def restrict_access(data: Path, *, group_reads: bool) -> list[str]:
+    """Take the rights of other users on a data directory, and on the files at its top.
+
+    Files in subdirectories can no longer be reached then. With ``group_reads``, the group may read
+    the tables, and nothing else.
+
+    :return: a warning for each file that belongs to another user.
+    """
+    warnings = []
+    files = (path for path in data.iterdir() if not path.is_dir())
+    logs = (path for path in (data / "logs").glob("*") if path.is_file())
+    shared = [data, *(data / name for name in _TABLES)]
+    private = [*(data / name for name in _ENGINES - _TABLES), *files, *logs]
+    for path in (*shared, *private):
+        try:
+            restrict(path, group_reads=group_reads and path in shared)
+        except OSError as problem:
+            mode = "o-rwx" if group_reads and path in shared else "go-rwx"
+            warnings.append(
+                f"{path} can be accessed by other users, and this one cannot change that "
+                f"({problem.strerror}): chmod {mode} {shlex.quote(str(path))}"
+            )
+    return warnings
 
 
 def _read(data: Path) -> Mark | None:

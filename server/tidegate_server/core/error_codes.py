@@ -472,6 +472,13 @@ class Code(Enum):
     DATA_DIRECTORY = ErrorSpec(
         "55000", "The data directory {path} cannot be used: {reason}.", "{hint}"
     )
+    SECRET_EXPOSED = ErrorSpec(
+        "55000",
+        "The setting {key} contains a secret, and every user of the machine can see it on the "
+        "command line of a process: {names}.",
+        "Write the options into a file that only the server's user can read, and refer to it: "
+        '"{key}" = "@/etc/tidegate/java.options".',
+    )
     CLUSTER_STORAGE = ErrorSpec(
         "55000",
         "With engine.master = {master} the warehouse cannot be {warehouse}, a directory of this "

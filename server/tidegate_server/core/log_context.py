@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +19,8 @@ class LogContext:
     session_id: str | None = None
     operation_id: str | None = None
     refresh_id: str | None = None
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Texts that no log line may contain, such as the passwords of the current statement."""
 
     def fields(self) -> Mapping[str, str]:
         """Return the known ids by their names in a log line."""
@@ -48,8 +50,9 @@ def log_context(
     session_id: str | None = None,
     operation_id: str | None = None,
     refresh_id: str | None = None,
+    secrets: tuple[str, ...] = (),
 ) -> Iterator[None]:
-    """Add ids to the log lines written until the block ends."""
+    """Add ids to the log lines written until the block ends, and remove ``secrets`` from them."""
     given = {
         "user": user,
         "session_id": session_id,
@@ -57,7 +60,8 @@ def log_context(
         "refresh_id": refresh_id,
     }
     known = {name: value for name, value in given.items() if value is not None}
-    token = _current.set(replace(_current.get(), **known))
+    before = _current.get()
+    token = _current.set(replace(before, **known, secrets=(*before.secrets, *secrets)))
     try:
         yield
     finally:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import logging
 import logging.handlers
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from pathlib import Path
 
 from tidegate_server.core.config import LoggingSection
 from tidegate_server.core.log_context import current_log_context
+from tidegate_server.core.permissions import private_opener
+from tidegate_server.core.sql.redact import without
 
 LOG_FILE = "gateway.log"
 
@@ -30,10 +34,10 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "thread": record.threadName,
             **current_log_context().fields(),
-            "message": record.getMessage(),
+            "message": _redacted(record.getMessage()),
         }
         if record.exc_info:
-            line["trace"] = self.formatException(record.exc_info)
+            line["trace"] = _redacted(self.formatException(record.exc_info))
         return json.dumps(line, ensure_ascii=False)
 
 
@@ -43,10 +47,21 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         ids = " ".join(f"{name}={value}" for name, value in current_log_context().fields().items())
         # Text from users must not be able to forge another record.
-        message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
+        message = _redacted(record.getMessage()).replace("\r", "\\r").replace("\n", "\\n")
         head = f"{_moment(record)} {record.levelname} {record.name}"
         line = f"{head} [{ids}] {message}" if ids else f"{head} {message}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if not record.exc_info:
+            return line
+        return f"{line}\n{_redacted(self.formatException(record.exc_info))}"
+
+
+class PrivateLogFile(logging.handlers.RotatingFileHandler):
+    """A rotated log file that only its owner can read."""
+
+    def _open(self) -> TextIOWrapper:
+        handle = private_opener(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        binary = os.fdopen(handle, "ab")
+        return TextIOWrapper(binary, encoding=self.encoding, errors=self.errors)
 
 
 def formatter(settings: LoggingSection) -> logging.Formatter:
@@ -62,7 +77,7 @@ def logging_to(folder: Path, settings: LoggingSection) -> Iterator[None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     handlers: list[logging.Handler] = [
-        logging.handlers.RotatingFileHandler(
+        PrivateLogFile(
             folder / LOG_FILE, maxBytes=_LOG_BYTES, backupCount=_LOGS_KEPT, encoding="utf-8"
         )
     ]
@@ -81,6 +96,11 @@ def logging_to(folder: Path, settings: LoggingSection) -> Iterator[None]:
         for handler in handlers:
             root.removeHandler(handler)
             handler.close()
+
+
+def _redacted(text: str) -> str:
+    """Return a text as it may be logged; whoever logs a statement redacts it, too."""
+    return without(current_log_context().secrets, text)
 
 
 def _moment(record: logging.LogRecord) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import logging.handlers
 import os
 import sys
 import threading
@@ -12,9 +11,10 @@ from pathlib import Path
 import msgspec
 
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.logs import JsonLines
+from tidegate_server.core.logs import JsonLines, PrivateLogFile
 from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.core.messages.requests import EngineOptions
+from tidegate_server.core.permissions import umask_for
 from tidegate_server.engine.gate.gate import install_gate
 from tidegate_server.engine.jvm.memory import end_without_memory
 from tidegate_server.engine.jvm.references import freeze_references
@@ -35,6 +35,7 @@ def main() -> None:
     lifetime.handle_signals()
     pipe = sys.stdin.buffer
     options = msgspec.json.decode(pipe.readline(), type=EngineOptions)
+    os.umask(umask_for(group_reads=options.group_reads))
     directories = Directories(Path(options.data).resolve())
     try:
         directories.prepare()
@@ -87,7 +88,7 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
 
 
 def _log_to(directory: Path) -> None:
-    handler = logging.handlers.RotatingFileHandler(
+    handler = PrivateLogFile(
         directory / "engine.log", maxBytes=16 << 20, backupCount=4, encoding="utf-8"
     )
     handler.setFormatter(JsonLines())

@@ -84,6 +84,7 @@ from tidegate_server.core.messages.requests import (
 )
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome
+from tidegate_server.core.sql.redact import secrets_in
 from tidegate_server.engine.definition.analyze import analyze
 from tidegate_server.engine.definition.evolve import (
     check_expressions,
@@ -191,7 +192,11 @@ class Handlers:
 
     def execute(self, request: Execute, operation: Operation) -> Executed:
         with (
-            log_context(session_id=request.session_id, operation_id=operation.id),
+            log_context(
+                session_id=request.session_id,
+                operation_id=operation.id,
+                secrets=secrets_in(request.sql),
+            ),
             self._sessions.using(request.session_id) as child,
         ):
             changes = self._sessions.changes

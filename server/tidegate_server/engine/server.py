@@ -8,9 +8,11 @@ from collections.abc import Iterator
 import msgspec
 import pyarrow.flight as flight
 
-from tidegate_server.core.errors import Code, error
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.log_context import log_context
 from tidegate_server.core.messages.answers import Answer, failure
 from tidegate_server.core.messages.encoding import decode_request, decode_ticket, encode_answer
+from tidegate_server.core.sql.redact import redact, secrets_in
 from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.service import Service
 
@@ -57,10 +59,15 @@ class EngineServer(flight.FlightServerBase):  # type: ignore[misc]
             yield from self._service.answers(request)
         except Exception as caught:
             converted = to_server_error(caught)
-            if converted.code == Code.OPERATION_CANCELED.name:
-                logger.info("%s was canceled", action.type)
-            else:
-                # Only errors of Spark or the JVM, which have a cause, need their stack trace.
-                trace = caught if caught.__cause__ is not None else None
-                logger.warning("%s failed: %s", action.type, converted, exc_info=trace)
+            with log_context(secrets=secrets_in(getattr(request, "sql", ""))):
+                _log_failure(action.type, caught, converted)
             yield failure(converted)
+
+
+def _log_failure(request: str, caught: Exception, converted: ServerError) -> None:
+    if converted.code == Code.OPERATION_CANCELED.name:
+        logger.info("%s was canceled", request)
+        return
+    # Only errors of Spark or the JVM, which have a cause, need their stack trace.
+    trace = caught if caught.__cause__ is not None else None
+    logger.warning("%s failed: %s", request, redact(str(converted)), exc_info=trace)

@@ -28,6 +28,7 @@ from tidegate_server.core.model.names import DEFAULT_CATALOG, SYSTEM_SCHEMA, Tab
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.versions import Source
 from tidegate_server.gateway.auth.access import UNCHECKED, build_access, check_exposure
+from tidegate_server.gateway.auth.exposure import check_java_options
 from tidegate_server.gateway.auth.token_store import SqlTokenStore
 from tidegate_server.gateway.auth.tokens import DelegationTokens
 from tidegate_server.gateway.authorization.admission import admit_run, engine_settings
@@ -102,7 +103,7 @@ class Gateway:
 
         :raises ServerError: ALERTS_CONFIGURATION, CLUSTER_STORAGE, INSECURE_ADDRESS,
             INSECURE_PASSWORDS, LOGIN_CONFIGURATION, MT_EXECUTION_MODE, MT_OPTION_UNKNOWN,
-            MT_OPTION_VALUE, SCHEDULER_CONFIGURATION or TLS_CONFIGURATION.
+            MT_OPTION_VALUE, SCHEDULER_CONFIGURATION, SECRET_EXPOSED or TLS_CONFIGURATION.
         """
         check_exposure(config)
         check_server_options(
@@ -114,6 +115,7 @@ class Gateway:
             )
         self.data = config.data.resolve()
         engine = config.engine
+        check_java_options(engine.settings)
         check_cluster_storage(
             engine.master, engine.settings, self.data, shared_data=engine.shared_data
         )
@@ -135,6 +137,7 @@ class Gateway:
             announce=announce,
             prepare=self._preparations,
             command=engine_command,
+            hidden=config.secret_variables,
         )
         self._engine = FlightEngine(self._supervisor)
         self._memory = MemoryWatch(
@@ -462,6 +465,7 @@ def _engine_options(config: Config, java_home: Path) -> EngineOptions:
         spool_quota=config.engine.spool_quota,
         spool_quota_per_user=config.engine.spool_quota_per_user,
         kafka=config.engine.kafka,
+        group_reads=config.engine.group_reads,
         settings=engine_settings(config),
     )
 

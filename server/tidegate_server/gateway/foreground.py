@@ -18,10 +18,12 @@ from types import FrameType
 import msgspec
 
 from tidegate._version import __version__
-from tidegate_server.core.data_directory import claim
+from tidegate_server.core.data_directory import claim, restrict_access
 from tidegate_server.core.logs import logging_to
 from tidegate_server.core.messages.answers import EngineInfo
+from tidegate_server.core.permissions import umask_for
 from tidegate_server.gateway.app import Gateway
+from tidegate_server.gateway.auth.exposure import exposed_files
 
 logger = logging.getLogger(__name__)
 
@@ -41,10 +43,16 @@ def run(
     :raises ServerError: DATA_DIRECTORY, or why the store cannot be opened.
     :raises OSError: if the data directory or the address cannot be used.
     """
-    claim(gateway.data)  # before any log is written there
     stop = threading.Event()
     with ExitStack() as stack:
+        group_reads = gateway.config.engine.group_reads
+        stack.callback(os.umask, os.umask(umask_for(group_reads=group_reads)))
+        claim(gateway.data)  # before any log is written there
+        warnings = restrict_access(gateway.data, group_reads=group_reads)
         stack.enter_context(logging_to(gateway.data / "logs", gateway.config.logging))
+        for warning in (*warnings, *exposed_files(gateway.config)):
+            logger.warning("%s", warning)
+            say(f"Warning: {warning}")
         stack.enter_context(_signals(stop, gateway, say))
         gateway.on_engine_ready(lambda info: _engine_ready(gateway, info, say, ready_file))
         stack.enter_context(gateway)

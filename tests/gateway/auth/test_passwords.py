@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import os
 import stat
 from pathlib import Path
@@ -79,15 +78,6 @@ def test_a_line_that_is_no_entry_is_named(file: Path, text: str) -> None:
     file.write_text(f"# users\n\n{text}")
     with pytest.raises(PasswordFileError, match=r"users, line [34]"):
         PasswordFile(file)
-
-
-def test_a_file_that_everybody_can_read_is_warned_of(
-    file: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    file.chmod(0o644)
-    with caplog.at_level(logging.WARNING):
-        PasswordFile(file)
-    assert "is readable by every user" in caplog.text
 
 
 def test_nothing_secret_is_shown(file: Path) -> None:

@@ -67,7 +67,9 @@ class EngineOptions:
     spool_quota: int
     spool_quota_per_user: int = 0
     kafka: bool = False
-    settings: Mapping[str, str] = field(default_factory=dict)
+    group_reads: bool = False
+    """Whether the group of the server's user may read the tables."""
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

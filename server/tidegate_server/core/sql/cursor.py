@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.sql.redact import redact
 
 _NAME = re.compile(r"\w+")
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
@@ -165,13 +166,17 @@ class Cursor:
         expected = list(dict.fromkeys((*self._tried, *wanted)))
         hint = hint or _suggestion(self.spelling(), expected)
         token = self.token()
-        if token is None:
-            found = "the end of the statement"
-        else:
-            found = shorten(self.text[token.start : token.end + 1])
+        found = "the end of the statement" if token is None else shorten(self._shown(token))
         return self.failure(
             Code.PARSE_SYNTAX, found=found, expected=_alternatives(expected), hint=hint
         )
+
+    def _shown(self, token: Token) -> str:
+        """Return a token's text; a secret is not repeated in an error, which may be logged."""
+        text = self.text[token.start : token.end + 1]
+        if token.token_type not in _STRINGS or redact(self.text[: token.end + 1]).endswith(text):
+            return text
+        return "a string literal"
 
     def failure(self, code: Code, *, offset: int | None = None, **facts: str) -> ServerError:
         """Return an error placed at a character offset; at the next token when left out."""

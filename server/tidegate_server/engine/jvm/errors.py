@@ -13,6 +13,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.sql.redact import redact
 from tidegate_server.engine.jvm.messages import whole_message
 
 _CAUSES = 20
@@ -60,7 +61,8 @@ def to_server_error(caught: BaseException, *, canceled: bool = False) -> ServerE
     """Return the error that the gateway gets for ``caught``.
 
     The deepest cause with an error condition gives the message, the other causes give the detail.
-    Neither contains stack traces: log ``caught`` for them.
+    Neither contains stack traces: log ``caught`` for them. Passwords, for example in the URLs of
+    databases, are replaced.
 
     :param canceled: whether the operation was canceled, whatever exception ended its threads.
     """
@@ -69,11 +71,17 @@ def to_server_error(caught: BaseException, *, canceled: bool = False) -> ServerE
     if isinstance(caught, ServerError):
         return caught
     try:
-        return _translate(caught)
+        return _redacted(_translate(caught))
     except (Py4JError, ConnectionError) as second:
         if _is_jvm_gone(second):  # the JVM exited before the exception was read completely
             return _engine_lost()
         raise
+
+
+def _redacted(found: ServerError) -> ServerError:
+    found.message, found.detail = redact(found.message), redact(found.detail)
+    found.args = (found.message,)
+    return found
 
 
 def _translate(caught: BaseException) -> ServerError:

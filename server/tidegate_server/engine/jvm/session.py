@@ -17,7 +17,10 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.core.data_directory import claim
 from tidegate_server.core.messages.requests import EngineOptions
+from tidegate_server.core.permissions import umask_for
+from tidegate_server.core.sql.redact import SENSITIVE_NAME
 from tidegate_server.engine.jvm.jars import cache_dir, resolve_jars
+from tidegate_server.engine.jvm.launch import start_jvm
 
 logger = logging.getLogger(__name__)
 
@@ -28,8 +31,11 @@ appender.file.type = RollingFile
 appender.file.name = file
 appender.file.fileName = {logs}/spark.log
 appender.file.filePattern = {logs}/spark.%i.log
+appender.file.filePermissions = rw-------
 appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: \
+%replace{{%m%n%ex}}{{{secrets}}}{{$1*****}}
+appender.file.layout.alwaysWriteExceptions = false
 appender.file.policies.type = Policies
 appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 16MB
@@ -42,6 +48,13 @@ logger.catalog.level = error
 logger.plan.name = org.apache.spark.sql.catalyst.util.SparkStringUtils
 logger.plan.level = error
 """
+
+_SECRETS = (
+    rf"(?is)((?:{SENSITIVE_NAME})[\w.-]*[`'\"]?\s*(?:=>|[=:,])?\s*(?=['\"])"
+    rf"|(?:{SENSITIVE_NAME})[\w.-]*\s*[=:]\s*|://[^\s/:@]*:(?=\S*@))"
+    r"""(?:(?:'[^']*+'?)++|(?:"[^"]*+"?)++|[^\s'"&;]+)"""
+)
+"""Pattern of secrets in Spark's log, in Java's syntax; without braces, which end it."""
 
 # Results whose size Spark underestimated are also collected directly.
 _RESULT_LIMIT_FACTOR = 4
@@ -111,11 +124,17 @@ def start_spark(options: EngineOptions, directories: Directories) -> SparkSessio
     # PySpark would also write every failed query to standard error.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     logging.getLogger("DataFrameQueryContextLogger").disabled = True
-    settings = spark_settings(options, directories, jars)
-    builder = SparkSession.builder.appName("tidegate").master(options.master)
+    settings = {
+        "spark.app.name": "tidegate",
+        "spark.master": options.master,
+        "spark.sql.catalogImplementation": "hive",
+        **spark_settings(options, directories, jars),
+    }
+    start_jvm(settings, directories.scratch)
+    builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.enableHiveSupport().getOrCreate()
+    return builder.getOrCreate()
 
 
 def spark_settings(
@@ -129,6 +148,12 @@ def spark_settings(
         "spark.driver.extraJavaOptions": _java_options(options, directories, jars),
         "spark.driver.maxResultSize": str(limit),
         "spark.local.dir": str(directories.scratch),
+        # Values of these settings and options are hidden by SET, DESCRIBE, the UI and event logs.
+        "spark.redaction.regex": f"(?i){SENSITIVE_NAME}",
+        # Hadoop gives files the rights of this mask, whatever that of the process.
+        "spark.hadoop.fs.permissions.umask-mode": (
+            f"{umask_for(group_reads=options.group_reads):03o}"
+        ),
         "spark.log.structuredLogging.enabled": "false",
         "spark.scheduler.mode": "FAIR",
         "spark.ui.enabled": "false",
@@ -189,7 +214,15 @@ def _java_options(options: EngineOptions, directories: Directories, jars: tuple[
     own = [
         f"-Dlog4j2.configurationFile=file:{directories.logs / 'log4j2.properties'}",
         f"-Dderby.stream.error.file={directories.logs / 'derby.log'}",
+        # Derby logs the statements, with their parameters, that were running at an error.
+        "-Dderby.stream.error.logSeverityLevel=50000",
+        "-Dderby.language.logStatementText=false",
+        f"-XX:ErrorFile={directories.logs / 'hs_err_pid%p.log'}",
         "-Dio.netty.tryReflectionSetAccessible=true",
+        # Otherwise xpath() fetches the DTD and the entities that a document names, from anywhere.
+        "-Djavax.xml.accessExternalDTD=",
+        "-Djavax.xml.accessExternalSchema=",
+        "-Djavax.xml.accessExternalStylesheet=",
         "-XX:+UseParallelGC",
         "-XX:+ExitOnOutOfMemoryError",
         f"-Ddelta.log.cacheSize={cached_tables(options.driver_memory)}",
@@ -243,7 +276,7 @@ def _prepare_environment(options: EngineOptions) -> None:
 
 
 def _write_log_settings(logs: Path) -> None:
-    text = _LOG4J.format(logs=logs)
+    text = _LOG4J.format(logs=logs, secrets=_SECRETS.replace("\\", "\\\\"))
     (logs / "log4j2.properties").write_text(text, encoding="utf-8")
 
 

@@ -20,7 +20,6 @@ logger = logging.getLogger(__name__)
 
 # OWASP's recommended costs; each running check takes that much memory (19 MiB).
 _HASHER = PasswordHasher(time_cost=2, memory_cost=19 << 10, parallelism=1)
-_READABLE_BY_OTHERS = 0o004
 
 
 class PasswordFileError(Exception):
@@ -48,8 +47,6 @@ class PasswordFile:
         # Verified for unknown users, so that they take as long as known ones.
         self._nobody = _HASHER.hash(secrets.token_hex())
         self._loaded = _load(path)
-        if path.stat().st_mode & _READABLE_BY_OTHERS:
-            logger.warning("The password file %s is readable by every user of the machine", path)
 
     def authenticate(self, user: str, password: str) -> str:
         stored = self._hashes().get(user)

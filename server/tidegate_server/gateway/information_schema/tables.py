@@ -20,6 +20,7 @@ from tidegate_server.core.model.names import quote_identifier
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.table import Definition, MaterializedTable, RefreshMode
 from tidegate_server.core.refresh.maintenance import MaintenanceRun, RowPart
+from tidegate_server.core.sql.redact import redact
 from tidegate_server.core.sql.render import render_distribution, render_start_mode, render_trigger
 from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.definition import history
@@ -401,7 +402,7 @@ def _definition_row(table: MaterializedTable) -> dict[str, Any]:
         "execute_as": definition.execute_as or table.owner,
         "partition_keys": _json(definition.partition_keys),
         "primary_key": None if definition.primary_key is None else _json(definition.primary_key),
-        "options": _json(definition.options),
+        "options": redact(_json(definition.options)),
         "comment": definition.comment,
         "owner": table.owner,
         "execution_target": table.execution_target,
@@ -415,8 +416,8 @@ def _definition_row(table: MaterializedTable) -> dict[str, Any]:
         "assertions": _json(definition.assertions),
         "immutable": definition.immutable,
         "backfilled_from": _render(str, definition.backfilled_from),
-        "original_query": definition.original_query,
-        "expanded_query": definition.expanded_query,
+        "original_query": redact(definition.original_query),
+        "expanded_query": redact(definition.expanded_query),
         "created_at": table.created_at,
     }
 

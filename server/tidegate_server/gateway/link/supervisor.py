@@ -6,14 +6,16 @@ import contextlib
 import dataclasses
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
+from typing import IO
 
 import msgspec
 import pyarrow.flight as flight
@@ -21,6 +23,8 @@ import pyarrow.flight as flight
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import NO_MEMORY_EXIT, Done, EngineInfo
 from tidegate_server.core.messages.requests import EngineOptions, InspectMemory, Ping, Request
+from tidegate_server.core.permissions import private_opener
+from tidegate_server.core.sql.redact import redact
 from tidegate_server.gateway.link.flight import Endpoint, ask, first_line
 
 logger = logging.getLogger(__name__)
@@ -34,6 +38,8 @@ _PING_SECONDS = 10.0
 _REPLACE_SECONDS = 15.0
 """Seconds that an engine gets to shut down when it is replaced."""
 _NOTICE_SECONDS = 1.0
+_CONFIGURATION = re.compile(r"TIDEGATE_[A-Z]+__", re.IGNORECASE)
+"""Environment variables with settings of the configuration."""
 _SOCKET_PATH_LIMIT = 90
 """Systems allow 104 to 108 bytes for the path of a Unix socket."""
 
@@ -60,12 +66,14 @@ class Supervisor:
         announce: Callable[[str], None] = logger.info,
         prepare: Callable[[], Iterable[Request[Done]]] = tuple,
         command: Sequence[str] = ENGINE_COMMAND,
+        hidden: Collection[str] = (),
     ) -> None:
         """Take the options of every start; ``socket`` is set for each.
 
         ``logs`` is the directory of engine-out.log, with the output of the engine and its JVM;
         ``start_timeout`` is in seconds; ``announce`` gets a sentence about each change;
-        ``prepare`` returns requests to send as soon as an engine answers; ``command`` starts it.
+        ``prepare`` returns requests to send as soon as an engine answers; ``command`` starts it;
+        ``hidden`` are environment variables that it does not get.
         """
         self._options = options
         self._log_file = logs / "engine-out.log"
@@ -73,6 +81,7 @@ class Supervisor:
         self._announce = announce
         self._prepare = prepare
         self._command = tuple(command)
+        self._hidden = frozenset(hidden)
         self._on_ready: list[Callable[[EngineInfo], None]] = []
         self._changed = threading.Condition()
         self._process: subprocess.Popen[bytes] | None = None
@@ -233,7 +242,7 @@ class Supervisor:
     def _spawn(self, socket: Path) -> subprocess.Popen[bytes]:
         rotate(self._log_file)
         options = dataclasses.replace(self._options, socket=str(socket))
-        with self._changed, self._log_file.open("ab") as output:
+        with self._changed, _open_log(self._log_file) as output:
             if self._stopping.is_set():
                 raise InterruptedError("the gateway is stopping")
             process = subprocess.Popen(
@@ -242,6 +251,7 @@ class Supervisor:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env=self._environment(),
             )
             self._process = process
             self._reason = "it is still starting"
@@ -250,6 +260,17 @@ class Supervisor:
             process.stdin.write(msgspec.json.encode(options) + b"\n")
             process.stdin.flush()
         return process
+
+    def _environment(self) -> dict[str, str]:
+        """Return this process's variables except those of its configuration.
+
+        A query could read them in the engine.
+        """
+        return {
+            name: value
+            for name, value in os.environ.items()
+            if name not in self._hidden and not _CONFIGURATION.match(name)
+        }
 
     def _await_answer(
         self, process: subprocess.Popen[bytes], socket: Path, began: float
@@ -323,7 +344,7 @@ class Supervisor:
     def _last_log_line(self) -> str:
         """Return the last line of the engine's log, to append to a sentence."""
         lines = self._log_file.read_text("utf-8", "replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        last = redact(next((line.strip() for line in reversed(lines) if line.strip()), ""))
         return f": {last} (see {self._log_file})" if last else f", see {self._log_file}"
 
 
@@ -334,6 +355,10 @@ def rotate(file: Path, kept: int = KEPT_LOGS) -> None:
         older = file.with_name(f"{file.name}.{number}") if number else file
         if older.exists():
             older.replace(file.with_name(f"{file.name}.{number + 1}"))
+
+
+def _open_log(file: Path) -> IO[bytes]:
+    return open(file, "ab", opener=private_opener)
 
 
 def exit_text(code: int) -> str:

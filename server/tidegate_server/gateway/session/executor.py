@@ -12,6 +12,7 @@ from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import Cancel
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.states import OperationState
+from tidegate_server.core.sql.redact import redact
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.session.operation import Operation
 
@@ -97,7 +98,7 @@ class Executor:
         try:
             result = work()
         except ServerError as cause:
-            logger.info("Operation %s failed: %s", operation.id, cause)
+            logger.info("Operation %s failed: %s", operation.id, redact(str(cause)))
             operation.fail(cause)
         except Exception as cause:
             logger.exception("Operation %s failed inside the server", operation.id)

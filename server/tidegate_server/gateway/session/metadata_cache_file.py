@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from tidegate_server.core.permissions import write_private
 from tidegate_server.gateway.session.metastore_snapshot import KnownTable, MetastoreSnapshot
 
 logger = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class MetadataCacheFile:
         beside = self._path.with_suffix(".new")
         try:
             with self._save_lock:
-                beside.write_bytes(msgspec.msgpack.encode(content))
+                write_private(beside, msgspec.msgpack.encode(content))
                 os.replace(beside, self._path)
         except OSError as error:
             logger.warning("The snapshot of the metastore cannot be saved: %s", error)

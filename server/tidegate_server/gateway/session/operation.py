@@ -14,6 +14,7 @@ from tidegate_server.core.messages.answers import Progress
 from tidegate_server.core.model.clock import Clock
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.states import OPERATION_MOVES, OperationState, allowed
+from tidegate_server.core.sql.redact import redact_start
 from tidegate_server.gateway.context import NOTE, WARNING
 from tidegate_server.gateway.session.cursor import FetchOrientation, Measure, Page, ResultCursor
 from tidegate_server.gateway.session.handle import Handle
@@ -365,8 +366,8 @@ def _as_completed(progress: Progress) -> Progress:
 
 
 def shorten(statement: str, limit: int = 200) -> str:
-    """Return a statement on one line of about ``limit`` characters."""
-    line = " ".join(statement.split())
+    """Return a statement, redacted, on one line of about ``limit`` characters."""
+    line = " ".join(redact_start(statement).split())
     return line if len(line) <= limit else line[:limit] + "..."
 
 

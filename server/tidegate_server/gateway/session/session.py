@@ -16,6 +16,7 @@ from tidegate_server.core.messages.requests import CloseSession
 from tidegate_server.core.model.names import FunctionName
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.states import OperationState
+from tidegate_server.core.sql.redact import secrets_in
 from tidegate_server.gateway.authorization.admission import hidden_names
 from tidegate_server.gateway.context import Context, Services, SessionState
 from tidegate_server.gateway.options import sparks_names
@@ -137,7 +138,12 @@ class Session:
         work = self._statement_work(operation, prepared)
         limit = self._services.config.server.query_timeout
         timeout = min(timeout or limit, limit) if limit else timeout
-        with log_context(user=self.user, session_id=self.id, operation_id=operation.id):
+        with log_context(
+            user=self.user,
+            session_id=self.id,
+            operation_id=operation.id,
+            secrets=secrets_in(statement),
+        ):
             logger.info("Operation %s of session %s: %s", operation.id, self.id, shorten(statement))
             self._executor.submit(operation, work, timeout)
         return operation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
 from collections import Counter
@@ -14,6 +15,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.permissions import create_private, restrict
 from tidegate_server.gateway.store.failures import store_error
 from tidegate_server.gateway.store.migrations import migrate
 from tidegate_server.gateway.store.tables import schema_version
@@ -81,7 +83,7 @@ class Database:
             if self.shared:
                 _create_if_missing(self.engine)
             elif self.url.database:
-                Path(self.url.database).parent.mkdir(parents=True, exist_ok=True)
+                _restrict_files(Path(self.url.database))
         with self.begin() as connection:
             if not self.shared:
                 _check_pages(connection, self.url)
@@ -182,6 +184,18 @@ class Database:
         except OSError:
             return None  # its directory may be missing or inaccessible
         return found.st_dev, found.st_ino
+
+
+def _restrict_files(path: Path) -> None:
+    """Create the file of SQLite for its owner only; SQLite gives its other files the same rights.
+
+    Where that fails, opening the database fails with a better explanation.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):
+        create_private(path)
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            restrict(path.with_name(path.name + suffix))
 
 
 def _connect_args(url: URL) -> dict[str, str]:

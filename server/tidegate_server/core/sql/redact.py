@@ -1,0 +1,194 @@
+"""Replaces passwords, keys and tokens in SQL and other text before it is written anywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from tidegate_server.core.sql.dialect import readable
+
+REDACTED = "*****"
+
+SENSITIVE_NAME = (
+    r"passw(?:or)?d|passphrase|pwd|secret|token|credential"
+    r"|(?:api|access|account|private|shared|encryption|signing)[ ._-]?key"
+    r"|connection[ ._-]?string|(?<![a-z])sas(?![a-z])|(?<![a-z])sig(?![a-z])"
+)
+"""Pattern of the names of options whose values are secret, to be matched without regard to case.
+
+Python and Java read it alike.
+"""
+_NAME = re.compile(SENSITIVE_NAME, re.IGNORECASE)
+_KEY = rf"(?i:{SENSITIVE_NAME})[\w.\-]*\\*[`'\"]?"
+_LITERAL = r"""[rRnN]?(?:'(?:[^'\\]|\\(?:.|\Z)|'')*(?:'|\Z)|"(?:[^"\\]|\\(?:.|\Z)|"")*(?:"|\Z))"""
+_LITERALS = rf"(?P<value>\\*{_LITERAL}(?:\s*{_LITERAL})*)"
+_SIGN = r"(?:=>|==|=|:|,)"
+_PATTERNS = tuple(
+    re.compile(pattern, re.DOTALL)
+    for pattern in (
+        # password 'x', "password" => "x", password = 'x', {"password": "x"}, map('password', 'x')
+        rf"{_KEY}(?:\s+{_SIGN}?|{_SIGN})\s*{_LITERALS}",
+        # password=x in URLs and messages, password={x;y} of SQL Server
+        rf"{_KEY}(?:=>|==|=|:\s?)(?P<value>\{{[^}}]*\}}|[^\s&;'\"`]+)",
+        # password 1234
+        rf"{_KEY}\s*(?:=>|==|=|\s)\s*(?P<value>[+-]?\d[\w.]*)",
+        # SET a.password = x y z
+        rf"(?i:\bset)\s+[^\s=;]*?{_KEY}\s*=\s*(?P<value>[^\s'\"][^\n]*)",
+        # https://user:password@host, but not https://host:80/?mail=a@b
+        r"://[^\s/:@'\"]*:(?!\d{1,5}[/?#])(?P<value>(?:[^\s'\"\\]|\\.|''){1,4096})@",
+        r"(?i:jdbc:oracle):\w+:[^\s/@'\"]+/(?P<value>[^\s@'\"]+)@",
+        r"(?i:\bauthorization)\W{1,6}(?i:basic|bearer|negotiate|digest)\s+(?P<value>[^\s'\",;]+)",
+    )
+)
+_ADJACENT = re.compile(rf"{_KEY}{_LITERALS}", re.DOTALL)
+"""``password'x'``. In SQL that can be read, the tokens show it better."""
+_HINT = re.compile(rf"{SENSITIVE_NAME}|authorization|@", re.IGNORECASE)
+"""Found in every text that has something to replace."""
+
+_STRINGS = (TokenType.STRING, TokenType.RAW_STRING, TokenType.NATIONAL_STRING)
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET)
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET)
+_ENDING = (TokenType.COMMA, TokenType.SEMICOLON)
+_CLAUSES = frozenset(
+    ("AND", "AS", "COMMENT", "FROM", "GROUP", "HAVING", "JOIN", "LIMIT", "LOCATION", "ON", "OR")
+    + ("ORDER", "SELECT", "UNION", "USING", "WHERE")
+)
+"""Words that end an expression."""
+_LONGEST = 1 << 16
+
+Span = tuple[int, int]
+
+
+def redact(text: str) -> str:
+    """Return ``text`` with passwords, keys and tokens replaced.
+
+    Each name of an option is looked at on its own, so that no unbalanced quote, as in a message
+    around a statement, can hide a value. Tokens, as far as the text has some, show values that are
+    expressions. In doubt a harmless value is replaced too.
+    """
+    return _replace(text, _spans(text))
+
+
+def redact_start(text: str) -> str:
+    """Return the beginning of a statement, redacted; long enough for every message."""
+    return redact(text[:_LONGEST])
+
+
+def secrets_in(statement: str) -> tuple[str, ...]:
+    """Return what :func:`redact_start` replaces, to find it in messages without its name.
+
+    Values of one or two characters are left out: they occur everywhere.
+    """
+    text = statement[:_LONGEST]
+    found = {text[start:stop] for start, stop in _spans(text)}
+    return tuple(sorted((each for each in found if len(each) > 2), key=len, reverse=True))
+
+
+def without(secrets: Iterable[str], text: str) -> str:
+    """Return ``text`` redacted, and with each of ``secrets`` replaced wherever it occurs."""
+    text = redact(text)
+    for secret in secrets:
+        text = text.replace(secret, REDACTED)
+    return text
+
+
+def is_sensitive(name: str) -> bool:
+    """Return whether the value of an option with this name is secret."""
+    return _NAME.search(name) is not None
+
+
+def _spans(text: str) -> list[Span]:
+    """Return where the secrets of a text are; the spans may overlap."""
+    return [*_pattern_spans(text), *_token_spans(text)] if _HINT.search(text) else []
+
+
+def _replace(text: str, spans: Iterable[Span]) -> str:
+    parts: list[str] = []
+    end = 0
+    for start, stop in sorted(spans):
+        if stop <= end:
+            continue
+        if start >= end:
+            parts += text[end:start], REDACTED
+        end = stop
+    return "".join((*parts, text[end:]))
+
+
+def _pattern_spans(text: str) -> Iterator[Span]:
+    """Yield values by their surroundings; what one match covers may contain the next name."""
+    for pattern in _PATTERNS:
+        at = 0
+        while (found := pattern.search(text, at)) is not None:
+            yield _unquoted(text, *found.span("value"))
+            at = found.start() + 1
+
+
+def _token_spans(text: str) -> Iterator[Span]:
+    tokens = readable(text)
+    read = tokens[-1].end + 1 if tokens else 0
+    yield from _option_spans(text, tokens)
+    yield from _insert_spans(text, tokens)
+    if text[read:].strip():
+        for found in _ADJACENT.finditer(text):
+            yield _unquoted(text, *found.span("value"))
+
+
+def _option_spans(text: str, tokens: Sequence[Token]) -> Iterator[Span]:
+    """Yield the literals between the name of an option or column and the end of its expression."""
+    depth = 0
+    since: int | None = None
+    previous: Token | None = None
+    for token in tokens:
+        kind = token.token_type
+        if kind in _OPENING:
+            depth += 1
+        elif kind in _CLOSING:
+            depth -= 1
+        literal = kind in _STRINGS
+        ends = not literal and (
+            depth < (since or 0) or kind in _ENDING or token.text.upper() in _CLAUSES
+        )
+        if since is not None and literal:
+            yield _unquoted(text, token.start, token.end + 1)
+        elif since is None and _NAME.search(token.text) is not None:
+            since = depth
+        elif since is not None and ends and depth <= since and not _is_pair(previous, token):
+            since = None
+        previous = token
+
+
+def _is_pair(name: Token | None, comma: Token) -> bool:
+    """Return whether a comma separates a quoted name from its value, as in map('password', x)."""
+    if name is None or comma.token_type is not TokenType.COMMA or name.token_type not in _STRINGS:
+        return False
+    return _NAME.search(name.text) is not None
+
+
+def _insert_spans(text: str, tokens: Sequence[Token]) -> Iterator[Span]:
+    """Yield all literals of an INSERT whose list of columns contains the name of a secret."""
+    if not tokens or tokens[0].text.upper() != "INSERT":
+        return
+    kinds = [token.token_type for token in tokens]
+    if TokenType.L_PAREN not in kinds or TokenType.R_PAREN not in kinds:
+        return
+    first, last = kinds.index(TokenType.L_PAREN), kinds.index(TokenType.R_PAREN)
+    if any(_NAME.search(token.text) for token in tokens[first:last]):
+        for token in tokens[last:]:
+            if token.token_type in _STRINGS:
+                yield _unquoted(text, token.start, token.end + 1)
+            elif token.token_type is TokenType.NUMBER:
+                yield token.start, token.end + 1
+
+
+def _unquoted(text: str, start: int, stop: int) -> Span:
+    """Return the span within the quotes of a single literal, so that these stay."""
+    value = text[start:stop]
+    opening = re.match(r"\w?(['\"])", value)
+    if opening is None:
+        return start, stop
+    quote, begun = opening[1], opening.end()
+    if len(value) > begun and value.endswith(quote) and quote not in value[begun:-1]:
+        return start + begun, stop - 1
+    return start, stop

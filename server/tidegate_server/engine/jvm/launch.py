@@ -1,0 +1,80 @@
+"""Starts the JVM with settings that other users of the machine cannot read."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.java_gateway import launch_gateway
+
+_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_SHELL = "pyspark-shell"
+_FOLDER = "launch-"
+
+
+def start_jvm(settings: Mapping[str, str], folder: Path) -> None:
+    """Start the JVM of this process, unless it runs already.
+
+    PySpark would pass every setting on the command line, which any user can read. They are written
+    to a file of ``folder`` instead, which exists only until the JVM has read it. A file that a
+    killed process left there can only be read by its owner, too.
+    """
+    with SparkContext._lock:
+        running = SparkContext._gateway is not None
+    if running:
+        return
+    with _settings_file(settings, folder) as file, _submit_arguments(file):
+        gateway = launch_gateway()
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def as_properties(settings: Mapping[str, str]) -> str:
+    """Return settings as the text of a Java properties file."""
+    return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
+
+
+@contextmanager
+def _settings_file(settings: Mapping[str, str], folder: Path) -> Iterator[Path]:
+    place = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=folder))
+    file = place / "spark.properties"
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(handle, "w", encoding="ascii") as output:
+            output.write(as_properties(settings))
+        yield file
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def _submit_arguments(file: Path) -> Iterator[None]:
+    """Have PySpark start ``spark-submit`` with the file; arguments of the user are kept."""
+    given = os.environ.get(_ARGUMENTS)
+    # Without the second option the file would replace spark-defaults.conf.
+    own = f"--properties-file {shlex.quote(str(file))} --load-spark-defaults"
+    os.environ[_ARGUMENTS] = f"{own} {given or _SHELL}"
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ[_ARGUMENTS]
+        else:
+            os.environ[_ARGUMENTS] = given
+
+
+def _escaped(text: str) -> str:
+    """Return a key or a value with everything escaped that a properties file could misread."""
+    return "".join(
+        letter if letter.isascii() and letter.isalnum() else _escape(letter) for letter in text
+    )
+
+
+def _escape(letter: str) -> str:
+    units = letter.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

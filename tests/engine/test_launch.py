@@ -1,0 +1,68 @@
+"""Settings reach the JVM by a private file that is gone once it was read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark import SparkContext
+
+from tidegate_server.engine.jvm import launch
+
+_text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+
+
+@given(st.dictionaries(_text, _text, max_size=4))
+def test_every_character_survives_a_properties_file(settings: dict[str, str]) -> None:
+    text = launch.as_properties(settings)
+    assert text.isascii()
+    lines = [line.split("=") for line in text.splitlines()]
+    unescaped = {_unescaped(key): _unescaped(value) for key, value in lines}
+    assert unescaped == settings
+
+
+def _unescaped(text: str) -> str:
+    units = text.encode("ascii").decode("unicode_escape")
+    return units.encode("utf-16", "surrogatepass").decode("utf-16")
+
+
+class _StartedError(Exception):
+    """Ends a start where the JVM would be started."""
+
+
+@pytest.mark.parametrize("given", [None, "--name x pyspark-shell"])
+def test_the_file_is_private_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str | None
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def start() -> None:
+        seen["arguments"] = os.environ["PYSPARK_SUBMIT_ARGS"]
+        (file,) = tmp_path.rglob("spark.properties")
+        seen["file"], seen["text"] = file, file.read_text()
+        seen["modes"] = [stat.S_IMODE(path.stat().st_mode) for path in (file.parent, file)]
+        raise _StartedError
+
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setattr(launch, "launch_gateway", start)
+    if given is None:
+        monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    else:
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", given)
+    before = os.umask(0)
+    try:
+        with pytest.raises(_StartedError):
+            launch.start_jvm({"a.password": "hush"}, tmp_path)
+    finally:
+        os.umask(before)
+    assert seen["modes"] == [0o700, 0o600]
+    assert seen["text"] == "a\\u002epassword=hush\n"
+    assert "hush" not in seen["arguments"]
+    assert seen["arguments"].endswith(given or "pyspark-shell")
+    assert os.environ.get("PYSPARK_SUBMIT_ARGS") == given
+    assert list(tmp_path.iterdir()) == []
