@@ -6,16 +6,13 @@ import re
 from functools import cache
 
 from tidegate_server.core.config import REDACTION_KEY, Config
+from tidegate_server.core.sql.redact import SENSITIVE_NAME
 
 REDACTED = "*********(redacted)"
 """As Spark writes it."""
 
-_SECRET = (
-    r"(?i)secret|passw(or)?d|passphrase|pwd|token|credential"
-    r"|(access|account|api|encryption|private|storage)[._-]?key|\bsas\b"
-    r"|://[^/\s:@]*:[^/\s@]*@"
-)
-"""Spark's default pattern, more words for secrets, and passwords in URLs."""
+_SECRET = rf"(?i){SENSITIVE_NAME}|://[^/\s:@]*:[^/\s@]*@"
+"""Words for secrets, and passwords in URLs."""
 
 
 def redact(key: str, value: str | None, config: Config) -> str | None:
