@@ -21,7 +21,7 @@ _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
         (f"{_EXPRESSIONS}.CallMethodViaReflection", Need.JAR_FUNCTIONS),
         (f"{_EXPRESSIONS}.PythonUDF", Need.SCRIPTS),
         (f"{_EXPRESSIONS}.XmlToStructs", Need.OPTIONS),
-        (f"{_EXPRESSIONS}.xml.XPathString", Need.PATHS),
+        (f"{_EXPRESSIONS}.FromProtobuf", Need.PATHS),
         (f"{_EXPRESSIONS}.objects.NewInstance", Need.INTERNAL),
         (f"{_LOGICAL}.MergeRows$Keep", Need.FREE),
         (f"{_LOGICAL}.Project", Need.FREE),
@@ -94,7 +94,7 @@ def test_features_that_a_command_uses_belong_to_no_field() -> None:
     [
         ("reflect", Need.JAR_FUNCTIONS),
         ("from_xml", Need.OPTIONS),
-        ("xpath_string", Need.PATHS),
+        ("from_protobuf", Need.PATHS),
         ("table_changes_by_path", Need.PATHS),
         ("python_worker_logs", Need.ADMINISTRATORS),
     ],

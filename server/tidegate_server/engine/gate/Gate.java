@@ -15,6 +15,7 @@ import org.apache.hadoop.fs.Path;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.TableIdentifier;
+import org.apache.spark.sql.catalyst.analysis.PersistedView$;
 import org.apache.spark.sql.catalyst.analysis.PlanWithUnresolvedIdentifier;
 import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
 import org.apache.spark.sql.catalyst.analysis.ResolvedNamespace;
@@ -28,6 +29,7 @@ import org.apache.spark.sql.catalyst.analysis.SQLTableFunction;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTable;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTableOrView;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedTableValuedFunction;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedView;
 import org.apache.spark.sql.catalyst.catalog.CatalogDatabase;
 import org.apache.spark.sql.catalyst.catalog.CatalogStorageFormat;
@@ -57,6 +59,7 @@ import org.apache.spark.sql.delta.commands.CloneSource;
 import org.apache.spark.sql.delta.commands.cdc.CDCReader;
 import org.apache.spark.sql.delta.files.TahoeFileIndex;
 import org.apache.spark.sql.execution.command.CreateTableLikeCommand;
+import org.apache.spark.sql.execution.command.CreateViewCommand;
 import org.apache.spark.sql.execution.command.DescribeQueryCommand;
 import org.apache.spark.sql.execution.command.ExplainCommand;
 import org.apache.spark.sql.execution.command.ResetCommand;
@@ -102,6 +105,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
   private final Map commands = new HashMap();
   private final Map sources = new HashMap();
   private final Set formats = new HashSet();
+  private final Map functions = new HashMap();
   private final Keys properties = new Keys();
   private final Keys options = new Keys();
   private final Map admissions = new ConcurrentHashMap();
@@ -118,6 +122,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       if (line[0].equals("class")) needs.put(line[1], line[2]);
       else if (line[0].equals("source")) sources.put(line[1], line[2]);
       else if (line[0].equals("format")) formats.add(line[1]);
+      else if (line[0].equals("function")) functions.put(line[1], line[2]);
       else if (line[0].equals("property")) properties.add(line);
       else if (line[0].equals("option")) options.add(line);
       else if (line[0].equals("command")) {
@@ -536,6 +541,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     private void named(LogicalPlan node) {
       scala.collection.immutable.Seq parts;
       if (node instanceof UnresolvedRelation) {
+        // Before the analysis opens files with them.
+        options(((UnresolvedRelation) node).options().asCaseSensitiveMap());
         parts = ((UnresolvedRelation) node).multipartIdentifier();
       } else if (node instanceof UnresolvedTable) {
         parts = ((UnresolvedTable) node).multipartIdentifier();
@@ -543,8 +550,22 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         parts = ((UnresolvedTableOrView) node).multipartIdentifier();
       } else if (node instanceof UnresolvedView) {
         parts = ((UnresolvedView) node).multipartIdentifier();
+      } else if (node instanceof PlanWithUnresolvedIdentifier) {
+        PlanWithUnresolvedIdentifier named = (PlanWithUnresolvedIdentifier) node;
+        computed.add(node);
+        Object any = scala.jdk.javaapi.CollectionConverters.asScala(
+            Collections.singletonList("name")).toSeq();
+        Object built = named.planBuilder().apply(any, named.children());
+        if (built instanceof UnresolvedRelation) {
+          options(((UnresolvedRelation) built).options().asCaseSensitiveMap());
+        }
+        return;
       } else {
-        if (node instanceof PlanWithUnresolvedIdentifier) computed.add(node);
+        if (node instanceof UnresolvedTableValuedFunction) {
+          Object name = ((UnresolvedTableValuedFunction) node).name().last();
+          String need = (String) functions.get(lower((String) name));
+          if (need != null) feature(need, "function " + name);
+        }
         return;
       }
       names.add(parts.mkString(FIELD));
@@ -674,10 +695,17 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         if (!row[6].isEmpty() && present(value(node, row[6])) != row[7].equals("true")) continue;
         if (row[3].equals("FEATURE")) feature(row[5], node.nodeName());
         else if (row[3].equals("SET")) given(value(node, row[2]), row[4], via);
+        else if (isOfSession(node)) continue;
         else if (!parsed || node instanceof CreateTableLikeCommand) {
           target(value(node, row[2]), row[3], row[4], via);
         }
       }
+    }
+
+    /** Whether a command makes a temporary view. */
+    private boolean isOfSession(LogicalPlan node) {
+      return node instanceof CreateViewCommand
+          && !(((CreateViewCommand) node).viewType() instanceof PersistedView$);
     }
 
     private boolean present(Object value) {

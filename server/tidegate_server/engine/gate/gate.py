@@ -227,6 +227,8 @@ def _configuration() -> Iterator[tuple[str, ...]]:
                 yield "command", name, field, *_act(act)
     for name, need in tables.source_needs().items():
         yield "source", name, need.value
+    for name, need in tables.guarded_functions().items():
+        yield "function", name, need.value
     formats = tables.hive_formats()
     for name in formats.serdes | formats.input_formats | formats.output_formats:
         yield "format", name

@@ -1,0 +1,306 @@
+"""What a user without privileges tries on a real server, and what it is told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidegate
+from tests.support.fixtures.server import Server, running_server
+
+pytestmark = pytest.mark.faults  # a server of its own
+
+CONFIG = """
+[authorization]
+enabled = true
+administrators = ["root"]
+
+[options]
+"materialized-table.initialize" = "ON_CREATE"
+
+[engine.settings]
+"spark.hadoop.fs.s3a.secret.key" = "hush"
+"""
+HUSH = "hush"
+HIVE = "org.apache.hadoop.hive.ql.io"
+
+
+def run(server: Server, user: str, *statements: str) -> list[tuple[Any, ...]]:
+    with closing(server.connect(user=user)) as connection, closing(connection.cursor()) as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("attacked")
+    file = folder / "tidegate.toml"
+    file.write_text(CONFIG)
+    with running_server(folder, "--config", str(file)) as server:
+        server.wait_for_engine()
+        run(
+            server,
+            "ann",
+            "CREATE SCHEMA pay",
+            "CREATE TABLE pay.salaries AS SELECT 'hush' AS who, 1 AS salary",
+            "CREATE MATERIALIZED TABLE pay.totals FRESHNESS = INTERVAL '1' DAY "
+            "AS SELECT who, sum(salary) AS total FROM pay.salaries GROUP BY who",
+            "CREATE VIEW pay.peek AS SELECT * FROM pay.totals",
+        )
+        run(server, "bob", "CREATE SCHEMA bob", "CREATE TABLE bob.own AS SELECT 1 AS a")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def location(server: Server) -> str:
+    rows = run(server, "ann", "DESCRIBE EXTENDED pay.totals")
+    [found] = [row[1] for row in rows if row[0] == "location"]
+    return str(found).removeprefix("file:")
+
+
+def attack(server: Server, statement: str) -> str:
+    """Run a statement as bob; return the error's code, or what it gave."""
+    try:
+        rows = run(server, "bob", *statement.split(" ;; "))
+    except tidegate.Error as refused:
+        assert HUSH not in str(refused), refused
+        return str(refused).partition("]")[0].removeprefix("[")
+    return f"done: {rows}"
+
+
+HOME = "'java.lang.System', 'getProperty', 'user.home'"
+PROGRAMS = [
+    f"SELECT reflect({HOME})",
+    f"SELECT JAVA_METHOD({HOME})",
+    f"SELECT try_reflect({HOME})",
+    f"SELECT IDENTIFIER('ref' || 'lect')({HOME})",
+    f"SELECT IDENTIFIER('ref' || 'lect')({HOME}) FROM bob.own",
+    f"INSERT INTO bob.own SELECT length(IDENTIFIER('ref' || 'lect')({HOME}))",
+    f"DECLARE v STRING ;; SET VARIABLE v = IDENTIFIER('ref' || 'lect')({HOME})",
+    f"DECLARE v STRING DEFAULT IDENTIFIER('REF' || 'LECT')({HOME})",
+    (
+        "CREATE MATERIALIZED TABLE bob.m FRESHNESS = INTERVAL '1' DAY AS SELECT "
+        f"IDENTIFIER('ref' || 'lect')({HOME}) AS x"
+    ),
+    f"SELECT * FROM IDENTIFIER(reflect({HOME}))",
+    f"SELECT * FROM VALUES (reflect({HOME}))",
+    f"SELECT * FROM range(length(reflect({HOME})))",
+    f"SELECT sum(a) OVER (PARTITION BY reflect({HOME})) FROM bob.own",
+    f"SELECT sum(a) OVER w FROM bob.own WINDOW w AS (PARTITION BY reflect({HOME}))",
+    f"SELECT sum(a) OVER w FROM bob.own WINDOW w AS (ORDER BY IDENTIFIER('reflect')({HOME}))",
+    f"CREATE TEMPORARY FUNCTION f(x STRING DEFAULT reflect({HOME})) RETURNS STRING RETURN x",
+    f"CREATE FUNCTION bob.f() RETURNS STRING RETURN IDENTIFIER('ref' || 'lect')({HOME})",
+    f"CREATE TEMPORARY FUNCTION f() RETURNS STRING RETURN (SELECT reflect({HOME}))",
+    (
+        "CREATE TEMPORARY FUNCTION f() RETURNS TABLE(x STRING) "
+        "RETURN SELECT TRANSFORM(1) USING 'id' AS (x STRING)"
+    ),
+    f'EXECUTE IMMEDIATE "SELECT reflect({HOME})"',
+    f"EXECUTE IMMEDIATE reflect({HOME})",
+    f"BEGIN SELECT reflect({HOME}); END",
+    f"EXPLAIN SELECT IDENTIFIER('ref' || 'lect')({HOME})",
+    f"CACHE TABLE c AS SELECT IDENTIFIER('ref' || 'lect')({HOME})",
+    (
+        f"VACUUM bob.own USING INVENTORY (SELECT reflect({HOME}) AS path, 1L AS length, "
+        "false AS isDir, 1L AS modificationTime)"
+    ),
+    "SELECT TRANSFORM(a) USING 'id' FROM bob.own",
+    "FROM bob.own MAP a USING 'id' AS x",
+    "FROM bob.own REDUCE a USING 'id' AS x",
+    "ADD JAR '/tmp/x.jar'",
+    "CREATE TEMPORARY FUNCTION f AS 'org.apache.hadoop.hive.ql.udf.UDFLength'",
+    "CALL spark_catalog.system.x()",
+]
+SWITCHED_OFF = [
+    f"SET spark.sql.debug.maxToStringFields=0 ;; SELECT reflect({HOME})",
+    f"SET spark.sql.maxMetadataStringLength=0 ;; SELECT reflect({HOME})",
+    f"SET spark.sql.analyzer.singlePassResolver.enabled=true ;; SELECT reflect({HOME})",
+    "SET spark.sql.runSQLOnFiles=true ;; SELECT * FROM csv.`/etc/passwd`",
+    "RESET ;; SELECT * FROM IDENTIFIER('csv.`/etc/passwd`')",
+    "SET spark.tidegate.gated=false",
+    "SET spark.redaction.regex=zzz ;; SET spark.hadoop.fs.s3a.secret.key",
+    "SET spark.hadoop.fs.s3a.secret.key",
+    "SET spark.hadoop.fs.s3a.endpoint",
+    "SET fs.defaultFS=s3a://elsewhere",
+    "SET hive.metastore.uris=thrift://elsewhere:9083",
+    "SET javax.jdo.option.ConnectionURL=jdbc:derby:elsewhere",
+    "EXECUTE IMMEDIATE 'SET spark.sql.runSQLOnFiles=true'",
+]
+FILES = [
+    "SELECT * FROM csv.`/etc/passwd`",
+    "SELECT * FROM text.`file:///etc/passwd`",
+    "SELECT * FROM IDENTIFIER('csv.`/etc/passwd`')",
+    "SELECT * FROM IDENTIFIER('text' || '.`/etc/passwd`')",
+    "CREATE TEMPORARY VIEW f USING csv OPTIONS (path '/etc/passwd')",
+    "CREATE TABLE bob.f USING csv OPTIONS (path '/etc/passwd')",
+    "CREATE TABLE bob.f (x STRING) USING text LOCATION '/etc'",
+    "CREATE EXTERNAL TABLE bob.f (x STRING) STORED AS TEXTFILE LOCATION '/etc'",
+    "CREATE TABLE bob.f (x STRING) USING text LOCATION 'pay.db/../../../..'",
+    "CREATE SCHEMA s LOCATION '/etc'",
+    "ALTER TABLE bob.own SET LOCATION '/etc'",
+    "LOAD DATA LOCAL INPATH '/etc/passwd' INTO TABLE bob.own",
+    "INSERT OVERWRITE LOCAL DIRECTORY '/tmp/out' SELECT 1",
+    "INSERT OVERWRITE DIRECTORY '/tmp/out' USING csv SELECT 1",
+    (
+        f"CREATE TABLE bob.f (x STRING) STORED AS INPUTFORMAT '{HIVE}.SymlinkTextInputFormat' "
+        f"OUTPUTFORMAT '{HIVE}.HiveIgnoreKeyTextOutputFormat'"
+    ),
+    (
+        "CREATE TABLE bob.f (x STRING) STORED AS AVRO TBLPROPERTIES "
+        "('avro.schema.url' = 'file:///etc/passwd')"
+    ),
+    (
+        "CREATE TABLE bob.f (x STRING) ROW FORMAT SERDE "
+        "'org.apache.hadoop.hive.serde2.avro.AvroSerDe' WITH SERDEPROPERTIES "
+        "('avro.schema.url' = 'http://169.254.169.254/') STORED AS TEXTFILE"
+    ),
+    "SELECT from_xml('<a/>', 'b INT', map('rowValidationXSDPath', '/etc/passwd'))",
+    "SELECT * FROM VALUES (from_xml('<a/>', 'b INT', map('rowValid' || 'ationXSDPath', '/etc')))",
+    "CREATE TABLE bob.f USING jdbc OPTIONS (url 'jdbc:derby:;databaseName=x', dbtable 't')",
+    "CREATE TABLE bob.f USING org.apache.spark.sql.jdbc OPTIONS (url 'jdbc:derby:x', dbtable 't')",
+    "CREATE TEMPORARY VIEW f USING jdbc OPTIONS (url 'jdbc:derby:x', query 'VALUES 1')",
+    "SELECT * FROM bob.own WITH ('fs.defaultFS' = 's3a://elsewhere')",
+    "SELECT * FROM table_changes_by_path('/tmp', 0)",
+    "DESCRIBE HISTORY '/tmp'",
+    "VACUUM '/tmp'",
+]
+FOREIGN = [
+    "SELECT * FROM pay.totals",
+    "SELECT * FROM pay.peek",
+    "TABLE pay.totals",
+    "SELECT who FROM IDENTIFIER('pay.' || 'totals')",
+    "SELECT nope FROM IDENTIFIER('pay.' || 'totals')",
+    "SELECT (SELECT max(total) FROM pay.totals)",
+    "SELECT * FROM bob.own WHERE EXISTS (SELECT 1 FROM pay.peek)",
+    "SELECT * FROM pay.totals VERSION AS OF 0",
+    "SELECT * FROM table_changes('pay.totals', 0)",
+    "SELECT * FROM table_changes('pay.' || 'totals', 0)",
+    "WITH q AS (TABLE pay.totals) SELECT * FROM q",
+    "EXECUTE IMMEDIATE 'SELECT * FROM pay.totals'",
+    "DECLARE q STRING DEFAULT 'SELECT * FROM pay.totals' ;; EXECUTE IMMEDIATE q",
+    "BEGIN SELECT * FROM pay.totals; END",
+    "BEGIN DECLARE q STRING DEFAULT 'pay.totals'; SELECT * FROM IDENTIFIER(q); END",
+    (
+        "VACUUM bob.own USING INVENTORY (SELECT who AS path, 1L AS length, false AS isDir, "
+        "1L AS modificationTime FROM pay.totals)"
+    ),
+    "CREATE FUNCTION bob.f() RETURNS STRING RETURN (SELECT max(who) FROM pay.totals)",
+    "CREATE FUNCTION bob.f() RETURNS TABLE RETURN SELECT * FROM pay.peek",
+    "CREATE VIEW bob.v AS SELECT * FROM pay.totals",
+    "CREATE TABLE bob.c SHALLOW CLONE pay.totals",
+    "CREATE TABLE bob.c LIKE pay.totals",
+    "CREATE MATERIALIZED TABLE bob.m FRESHNESS = INTERVAL '1' DAY AS TABLE pay.totals",
+    "MERGE INTO bob.own USING pay.totals s ON a = s.total WHEN MATCHED THEN DELETE",
+    "CACHE TABLE pay.totals",
+    "DESCRIBE EXTENDED pay.totals",
+    "SELECT * FROM delta.`{location}`",
+    "CREATE TABLE bob.l USING delta LOCATION '{location}'",
+    "CREATE TABLE bob.l (who STRING) USING parquet LOCATION '{location}/../{last}'",
+    "CREATE EXTERNAL TABLE bob.l (who STRING) STORED AS PARQUET LOCATION '{location}*'",
+]
+RESERVED = [
+    "ALTER TABLE bob.own SET TBLPROPERTIES ('tidegate.id' = 'x')",
+    "ALTER TABLE pay.salaries SET TBLPROPERTIES ('Tidegate.Id' = 'x')",
+    "CREATE TABLE bob.r (a INT) TBLPROPERTIES ('tidegate.definition' = 'x')",
+    "CREATE VIEW bob.r TBLPROPERTIES ('tidegate.quarantine-of' = 'x') AS SELECT 1 AS a",
+    "EXECUTE IMMEDIATE 'ALTER TABLE bob.own SET TBLPROPERTIES (\\'tidegate.id\\' = \\'x\\')'",
+    "BEGIN ALTER TABLE bob.own SET TBLPROPERTIES ('tidegate.id' = 'x'); END",
+]
+
+
+@pytest.mark.parametrize("attacks", [PROGRAMS, SWITCHED_OFF, FILES, FOREIGN, RESERVED])
+def test_a_user_without_privileges_gets_nothing(
+    server: Server, location: str, attacks: list[str]
+) -> None:
+    last = Path(location).name
+    texts = [text.replace("{location}", location).replace("{last}", last) for text in attacks]
+    outcomes = {text: attack(server, text) for text in texts}
+    # A name computed from a path is a name, and no such table exists.
+    refused = ("ACCESS_DENIED", "TABLE_OR_VIEW_NOT_FOUND", "DELTA_UNSUPPORTED_EXPRESSION")
+    let_through = {t: o for t, o in outcomes.items() if not o.startswith(refused)}
+    assert not let_through
+    assert run(server, "ann", "SELECT * FROM pay.totals") == [(HUSH, 1)]
+    assert run(server, "root", "SHOW TABLES IN bob") == [("bob", "own", False)]
+
+
+def test_a_name_that_changes_between_look_and_run_opens_nothing(server: Server) -> None:
+    """The view in the query exists only at times, so that some looks cannot be analyzed."""
+    done = threading.Event()
+
+    def flicker() -> None:
+        with closing(server.connect(user="bob")) as connection, closing(connection.cursor()) as c:
+            while not done.is_set():
+                c.execute("CREATE OR REPLACE VIEW bob.late AS SELECT 1 AS one")
+                c.execute("DROP VIEW bob.late")
+
+    other = threading.Thread(target=flicker)
+    other.start()
+    query = "SELECT who FROM IDENTIFIER('pay.' || 'totals') CROSS JOIN bob.late"
+    try:
+        outcomes = {attack(server, query) for _ in range(60)}
+    finally:
+        done.set()
+        other.join()
+    assert outcomes <= {"ACCESS_DENIED", "TABLE_OR_VIEW_NOT_FOUND"}
+
+
+def test_a_refresh_reads_with_its_executors_privileges_of_that_moment(server: Server) -> None:
+    """A view is redefined over a table that the table's owner may not read."""
+    run(
+        server,
+        "ann",
+        "CREATE VIEW pay.harmless AS SELECT 'x' AS who, 1 AS total",
+        "GRANT SELECT ON MATERIALIZED TABLE pay.totals TO USER carl",
+    )
+    reads = "FRESHNESS = INTERVAL '1' DAY AS SELECT * FROM pay."
+    run(server, "bob", f"CREATE MATERIALIZED TABLE bob.through {reads}harmless")
+    run(server, "carl", "CREATE SCHEMA carl", f"CREATE MATERIALIZED TABLE carl.t {reads}totals")
+    run(
+        server,
+        "ann",
+        "CREATE OR REPLACE VIEW pay.harmless AS SELECT * FROM pay.totals",
+        "REVOKE SELECT ON MATERIALIZED TABLE pay.totals FROM USER carl",
+    )
+    for user, table in (("bob", "bob.through"), ("carl", "carl.t")):
+        for text in (
+            f"ALTER MATERIALIZED TABLE {table} REFRESH FULL",
+            f"VERIFY MATERIALIZED TABLE {table}",
+            f"EXPLAIN ALTER MATERIALIZED TABLE {table} REFRESH",
+        ):
+            with pytest.raises(tidegate.Error, match="ACCESS_DENIED") as refused:
+                pytest.fail(f"{user}: {text}: {run(server, user, text)}")
+            assert HUSH not in str(refused.value)
+    run(server, "ann", "INSERT INTO pay.salaries VALUES ('hush', 2)")
+    inline = "SET 'materialized-table.read.max-staleness' = '1 s INLINE'"
+    time.sleep(2)  # so that carl's table is stale
+    with pytest.raises(tidegate.Error, match="ACCESS_DENIED"):
+        run(server, "carl", inline, "SELECT * FROM carl.t")
+    assert run(server, "bob", "SELECT * FROM bob.through") == [("x", 1)]
+    run(
+        server,
+        "root",
+        "DROP MATERIALIZED TABLE bob.through",
+        "DROP MATERIALIZED TABLE carl.t",
+        "DROP SCHEMA carl",
+        "DROP VIEW pay.harmless",
+    )
+
+
+def test_a_user_is_the_current_user(server: Server) -> None:
+    assert run(server, "bob", "SELECT current_user(), session_user()") == [("bob", "bob")]
+    run(
+        server,
+        "bob",
+        "CREATE MATERIALIZED TABLE bob.me FRESHNESS = INTERVAL '1' DAY AS SELECT "
+        "current_user() AS me",
+    )
+    run(server, "root", "ALTER MATERIALIZED TABLE bob.me REFRESH FULL")
+    assert run(server, "bob", "SELECT me FROM bob.me") == [("bob",)]
+    run(server, "bob", "DROP MATERIALIZED TABLE bob.me")
