@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import SparkContext
 
+from tidegate_server.core.messages.requests import EngineOptions
 from tidegate_server.engine.jvm import launch
+from tidegate_server.engine.jvm.session import Directories, spark_settings
 
 _text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 
@@ -29,6 +31,24 @@ def test_every_character_survives_a_properties_file(settings: dict[str, str]) ->
 def _unescaped(text: str) -> str:
     units = text.encode("ascii").decode("unicode_escape")
     return units.encode("utf-16", "surrogatepass").decode("utf-16")
+
+
+@pytest.mark.parametrize(("group_reads", "mask"), [(False, "077"), (True, "027")])
+def test_hadoop_writes_files_with_the_rights_of_the_server(
+    tmp_path: Path, group_reads: bool, mask: str
+) -> None:
+    options = EngineOptions(
+        socket="",
+        data=str(tmp_path),
+        master="local[2]",
+        driver_memory="1g",
+        java_home="",
+        direct_bytes=1 << 20,
+        spool_quota=1 << 20,
+        group_reads=group_reads,
+    )
+    settings = spark_settings(options, Directories(tmp_path), ())
+    assert settings["spark.hadoop.fs.permissions.umask-mode"] == mask
 
 
 class _StartedError(Exception):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,6 +32,7 @@ def make_supervisor(tmp_path: Path, announcements: list[str]) -> Iterator[MakeSu
         *arguments: str,
         start_timeout: float = 30.0,
         prepare: Callable[[], Iterable[Request]] = tuple,
+        hidden: Collection[str] = (),
     ) -> Supervisor:
         supervisor = Supervisor(
             EngineOptions(
@@ -48,6 +49,7 @@ def make_supervisor(tmp_path: Path, announcements: list[str]) -> Iterator[MakeSu
             announce=announcements.append,
             prepare=prepare,
             command=[sys.executable, str(FAKE_ENGINE), *arguments],
+            hidden=hidden,
         )
         made.append(supervisor)
         return supervisor

@@ -140,8 +140,8 @@ def _leave_with_the_gateway() -> None:
 
 def main() -> None:
     """Serve until the standard input ends."""
-    if sys.argv[1:] == ["broken"]:
-        _say("no Spark here")
+    if sys.argv[1:2] == ["broken"]:
+        _say(" ".join(["no Spark here", *sys.argv[2:]]))
         sys.exit(3)
     if sys.argv[1:] == ["mute"]:
         time.sleep(60)

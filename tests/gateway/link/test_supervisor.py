@@ -99,6 +99,31 @@ def test_an_engine_that_cannot_start_says_its_last_words(
     assert "no Spark here" in caught.value.message
 
 
+def test_an_engines_last_words_contain_no_secret(
+    make_supervisor: Callable[..., Supervisor],
+) -> None:
+    supervisor = make_supervisor("broken", "jdbc:x://h?password=hush")
+    supervisor.start()
+    with pytest.raises(ServerError) as caught:
+        supervisor.wait(None)
+    assert "hush" not in str(caught.value)
+    assert "password=*****" in caught.value.message
+
+
+def test_an_engine_gets_no_variable_of_the_configuration(
+    make_supervisor: Callable[..., Supervisor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TIDEGATE_STORE__URL", "HOUSE_SECRET", "TIDEGATE_CACHE"):
+        monkeypatch.setenv(name, "x")
+    supervisor = make_supervisor(hidden=["HOUSE_SECRET"])
+    supervisor.start()
+    supervisor.wait(None)
+    assert supervisor.pid is not None
+    variables = psutil.Process(supervisor.pid).environ()
+    assert "TIDEGATE_CACHE" in variables
+    assert not {"TIDEGATE_STORE__URL", "HOUSE_SECRET"} & set(variables)
+
+
 def test_an_engine_that_never_answers_is_given_up(
     make_supervisor: Callable[..., Supervisor],
 ) -> None:
@@ -166,6 +191,7 @@ def test_each_start_has_a_log_of_its_own(supervisor: Supervisor, tmp_path: Path)
     wait_until(lambda: supervisor.generation == 2 and supervisor.ready)
     names = {file.name for file in (tmp_path / "logs").iterdir()}
     assert names == {"engine-out.log", "engine-out.log.1"}
+    assert {file.stat().st_mode & 0o777 for file in (tmp_path / "logs").iterdir()} == {0o600}
 
 
 def test_only_the_newest_logs_are_kept(tmp_path: Path) -> None:

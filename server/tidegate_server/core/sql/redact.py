@@ -21,29 +21,35 @@ SENSITIVE_NAME = (
 Python and Java read it alike.
 """
 _NAME = re.compile(SENSITIVE_NAME, re.IGNORECASE)
-_KEY = rf"(?i:{SENSITIVE_NAME})[\w.\-]*\\*[`'\"]?"
-_LITERAL = r"""[rRnN]?(?:'(?:[^'\\]|\\(?:.|\Z)|'')*(?:'|\Z)|"(?:[^"\\]|\\(?:.|\Z)|"")*(?:"|\Z))"""
-_LITERALS = rf"(?P<value>\\*{_LITERAL}(?:\s*{_LITERAL})*)"
-_SIGN = r"(?:=>|==|=|:|,)"
-_PATTERNS = tuple(
-    re.compile(pattern, re.DOTALL)
-    for pattern in (
-        # password 'x', "password" => "x", password = 'x', {"password": "x"}, map('password', 'x')
-        rf"{_KEY}(?:\s+{_SIGN}?|{_SIGN})\s*{_LITERALS}",
-        # password=x in URLs and messages, password={x;y} of SQL Server
-        rf"{_KEY}(?:=>|==|=|:\s?)(?P<value>\{{[^}}]*\}}|[^\s&;'\"`]+)",
-        # password 1234
-        rf"{_KEY}\s*(?:=>|==|=|\s)\s*(?P<value>[+-]?\d[\w.]*)",
-        # SET a.password = x y z
-        rf"(?i:\bset)\s+[^\s=;]*?{_KEY}\s*=\s*(?P<value>[^\s'\"][^\n]*)",
-        # https://user:password@host, but not https://host:80/?mail=a@b
-        r"://[^\s/:@'\"]*:(?!\d{1,5}[/?#])(?P<value>(?:[^\s'\"\\]|\\.|''){1,4096})@",
-        r"(?i:jdbc:oracle):\w+:[^\s/@'\"]+/(?P<value>[^\s@'\"]+)@",
-        r"(?i:\bauthorization)\W{1,6}(?i:basic|bearer|negotiate|digest)\s+(?P<value>[^\s'\",;]+)",
-    )
+
+# What follows such a name, each in linear time.
+_WORD = re.compile(r"[\w.\-]*+")
+_REST = r"\\*+[`'\"]?+"
+_LITERAL = r"""[rRnN]?(?:'(?:[^'\\]|\\(?:.|\Z)|'')*+(?:'|\Z)|"(?:[^"\\]|\\(?:.|\Z)|"")*+(?:"|\Z))"""
+_LITERALS = rf"(?P<value>\\*+{_LITERAL}(?:\s*+{_LITERAL})*+)"
+_QUOTED_VALUE = re.compile(
+    rf"{_REST}(?:\s++(?:=>|==|[=:,])?+|=>|==|[=:,])\s*+{_LITERALS}", re.DOTALL
 )
-_ADJACENT = re.compile(rf"{_KEY}{_LITERALS}", re.DOTALL)
+"""``password 'x'``, ``"password" => "x"``, ``{"password": "x"}``, ``map('password', 'x')``."""
+_BARE_VALUE = re.compile(rf"{_REST}(?:=>|==|=|:\s?)(?P<value>(?:\{{[^}}]*\}})?+[^\s&;'\"`]*+)")
+"""``password=x`` in URLs and messages, ``password={x;y}`` of SQL Server."""
+_NUMBER = re.compile(rf"{_REST}(?:\s++(?:=>|==|=)?+|=>|==|=)\s*+(?P<value>[+-]?\d[\w.]*+)")
+"""``password 1234``."""
+_ADJACENT_VALUE = re.compile(rf"`?+{_LITERALS}", re.DOTALL)
 """``password'x'``. In SQL that can be read, the tokens show it better."""
+
+_SET = re.compile(r"(?i:\bset)\s++(?P<name>[^\s=;]++)\s*+=[^\S\n]*+(?P<value>[^\s'\"][^\n]*+)")
+"""``SET a.password = x y z``."""
+_USER_INFO = re.compile(
+    r"://[^\s/:@'\"]*+:(?!\d{1,5}[/?#])(?P<value>(?:[^\s'\"\\]++|\\.|'')++)", re.DOTALL
+)
+"""``https://user:password@host``, but not ``https://host:80/?mail=a@b``."""
+_OTHERS = (
+    re.compile(r"(?i:jdbc:oracle):\w+:[^\s/@'\"]++/(?P<value>[^\s@'\"]++)@"),
+    re.compile(
+        r"(?i:\bauthorization)\W{1,6}(?i:basic|bearer|negotiate|digest)\s++(?P<value>[^\s'\",;]++)"
+    ),
+)
 _HINT = re.compile(rf"{SENSITIVE_NAME}|authorization|@", re.IGNORECASE)
 """Found in every text that has something to replace."""
 
@@ -56,7 +62,7 @@ _CLAUSES = frozenset(
     + ("ORDER", "SELECT", "UNION", "USING", "WHERE")
 )
 """Words that end an expression."""
-_LONGEST = 1 << 16
+_LONGEST = 1 << 15
 
 Span = tuple[int, int]
 
@@ -117,12 +123,47 @@ def _replace(text: str, spans: Iterable[Span]) -> str:
 
 
 def _pattern_spans(text: str) -> Iterator[Span]:
-    """Yield values by their surroundings; what one match covers may contain the next name."""
-    for pattern in _PATTERNS:
-        at = 0
-        while (found := pattern.search(text, at)) is not None:
+    """Yield values by their surroundings alone."""
+    yield from _named_spans(text, (_QUOTED_VALUE, _BARE_VALUE, _NUMBER))
+    for found in _SET.finditer(text):
+        if is_sensitive(found["name"]):
+            yield found.span("value")
+    for found in _USER_INFO.finditer(text):
+        start = found.start("value")
+        end = text.rfind("@", start, found.end("value"))
+        if end > start:
+            yield start, end
+    for pattern in _OTHERS:
+        for found in pattern.finditer(text):
+            yield found.span("value")
+
+
+def _named_spans(text: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[Span]:
+    """Yield the values after names of secrets, also after those within other values."""
+    ends = _name_ends(text)
+    for pattern in patterns:
+        covered = 0
+        for end in ends:
+            # A bare value that contains another name ends where that one's value ends.
+            if pattern is _BARE_VALUE and end < covered:
+                continue
+            found = pattern.match(text, end)
+            if found is None or not found["value"]:
+                continue
+            covered = max(covered, found.end())
             yield _unquoted(text, *found.span("value"))
-            at = found.start() + 1
+            if covered == len(text):
+                break
+
+
+def _name_ends(text: str) -> list[int]:
+    """Return where the words end that contain the name of a secret."""
+    ends = [0]
+    for name in _NAME.finditer(text):
+        if name.end() > ends[-1]:
+            word = _WORD.match(text, name.end())
+            ends.append(name.end() if word is None else word.end())
+    return ends[1:]
 
 
 def _token_spans(text: str) -> Iterator[Span]:
@@ -131,8 +172,7 @@ def _token_spans(text: str) -> Iterator[Span]:
     yield from _option_spans(text, tokens)
     yield from _insert_spans(text, tokens)
     if text[read:].strip():
-        for found in _ADJACENT.finditer(text):
-            yield _unquoted(text, *found.span("value"))
+        yield from _named_spans(text, (_ADJACENT_VALUE,))
 
 
 def _option_spans(text: str, tokens: Sequence[Token]) -> Iterator[Span]:
