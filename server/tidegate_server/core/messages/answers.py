@@ -342,6 +342,10 @@ class SchemaNames:
     schema: str
     tables: tuple[str, ...] = ()
     views: tuple[str, ...] = ()
+    owner: str = ""
+    """The schema's owner; empty if it was not requested or is unknown."""
+    owners: Mapping[str, str] = field(default_factory=dict)
+    """The owners of the tables and views, if they were requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,6 +353,15 @@ class NameList:
     """Every schema of the metastore with its names."""
 
     schemas: tuple[SchemaNames, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectFound:
+    """What an object is and who owns it; ``kind`` None means there is none."""
+
+    kind: SecuredKind | None = None
+    owner: str = ""
+    """Empty if unknown, as that of a function always is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -424,6 +437,7 @@ Answer = (
     | LastCommitted
     | TableList
     | NameList
+    | ObjectFound
     | FunctionList
     | Failure
 )

@@ -15,7 +15,7 @@ from tidegate_server.core.model.clauses import (
     Watermark,
 )
 from tidegate_server.core.model.freshness import Freshness
-from tidegate_server.core.model.privileges import Privilege
+from tidegate_server.core.model.privileges import Grantee, Privilege, SecuredKind
 
 Name = tuple[str, ...]
 """A table name as written: one to three parts."""
@@ -476,43 +476,95 @@ class ResetOption:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OnTable:
-    """ON MATERIALIZED TABLE t."""
+class OnObject:
+    """ON kind name; ``[TABLE] t`` may also be a view or a materialized table."""
 
+    kind: SecuredKind
     name: Name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OnSchema:
-    """ON SCHEMA s, of one or two parts."""
+class OnRole:
+    """ON ROLE r, in lower case."""
 
-    name: Name
+    role: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantPrivileges:
-    """GRANT ... ON ... TO USER u."""
+    """GRANT ... ON ... TO ... [WITH GRANT OPTION]."""
 
     privileges: tuple[Privilege, ...]
-    on: OnTable | OnSchema
-    user: str
+    on: OnObject
+    grantee: Grantee
+    grantable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevokePrivileges:
-    """REVOKE ... ON ... FROM USER u."""
+    """REVOKE [GRANT OPTION FOR] ... ON ... FROM ... [CASCADE]."""
 
     privileges: tuple[Privilege, ...]
-    on: OnTable | OnSchema
-    user: str
+    on: OnObject
+    grantee: Grantee
+    option_only: bool = False
+    cascade: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowGrants:
-    """SHOW GRANTS [ON ...] [FOR USER u]."""
+    """SHOW GRANTS [ON ...] [FOR ...]."""
 
-    on: OnTable | OnSchema | None = None
-    user: str | None = None
+    on: OnObject | OnRole | None = None
+    grantee: Grantee | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateRole:
+    """CREATE ROLE [IF NOT EXISTS] r, in lower case."""
+
+    role: str
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropRole:
+    """DROP ROLE [IF EXISTS] r [CASCADE], in lower case."""
+
+    role: str
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantRole:
+    """GRANT ROLE r TO ..."""
+
+    role: str
+    member: Grantee
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevokeRole:
+    """REVOKE ROLE r FROM ..."""
+
+    role: str
+    member: Grantee
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowRoles:
+    """SHOW [CURRENT] ROLES."""
+
+    current: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetOwner:
+    """ALTER ... SET OWNER [TO] { USER u | ROLE r }."""
+
+    on: OnObject
+    owner: Grantee
 
 
 class ListingKind(Enum):
@@ -521,6 +573,32 @@ class ListingKind(Enum):
     TABLES = auto()
     TABLE_EXTENDED = auto()
     VIEWS = auto()
+    SCHEMAS = auto()
+    FUNCTIONS = auto()
+
+
+class ObjectAct(Enum):
+    """What a statement does with a named object."""
+
+    CREATE = auto()
+    DROP = auto()
+    RENAME = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectChange:
+    """A statement that creates a function, or drops or renames an object that is not temporary.
+
+    DROP TABLE and ALTER TABLE name views as well.
+    """
+
+    act: ObjectAct
+    kind: SecuredKind
+    name: Name
+    new_name: Name = ()
+    """The name after RENAME TO."""
+    may_exist: bool = False
+    """Whether it is CREATE OR REPLACE or CREATE IF NOT EXISTS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -540,6 +618,8 @@ class StatementFacts:
     """The temporary object that it creates, such as ``view v``."""
     drops: str | None = None
     """The possibly temporary object that it drops, in the same words."""
+    change: ObjectChange | None = None
+    """The named object that it creates, drops or renames, if its first words name it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -595,5 +675,11 @@ Statement = (
     | GrantPrivileges
     | RevokePrivileges
     | ShowGrants
+    | CreateRole
+    | DropRole
+    | GrantRole
+    | RevokeRole
+    | ShowRoles
+    | SetOwner
     | SparkStatement
 )
