@@ -8,6 +8,7 @@ from enum import Enum
 
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.names import FunctionName, TableName
+from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.model.table import ColumnOrigin
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.model.versions import Source

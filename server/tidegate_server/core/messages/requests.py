@@ -539,7 +539,7 @@ class SetObjectOwner(Request[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseOwners(Request[Done]):
-    """Record that the objects owned by the engine's own user, or by nobody, have no owner.
+    """Record, once per metastore, that what belongs to the engine's own user has no owner.
 
     Earlier versions recorded that user as the owner of views and schemas.
     """

@@ -142,6 +142,11 @@ def owner_text(owner: Grantee) -> str:
     return owner.name if owner.kind is GranteeKind.USER else f"{_ROLE_OWNER}{owner.name}"
 
 
+def is_role_owner(owner: str) -> bool:
+    """Return whether a recorded owner is a role."""
+    return owner.startswith(_ROLE_OWNER)
+
+
 def owner_grantee(owner: str) -> Grantee | None:
     """Return the recorded owner; None if there is none.
 
@@ -149,7 +154,7 @@ def owner_grantee(owner: str) -> Grantee | None:
     """
     if owner in ("", UNOWNED):
         return None
-    if owner.startswith(_ROLE_OWNER):
+    if is_role_owner(owner):
         return role(owner.removeprefix(_ROLE_OWNER))
     return user(owner)
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.answers import ObjectFound
-from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.names import DEFAULT_SCHEMA, TableName
 from tidegate_server.core.model.privileges import UNOWNED, SecuredKind
 from tidegate_server.engine.storage.entries import entry_of
 from tidegate_server.engine.storage.jvm import items, with_fields
@@ -21,6 +21,8 @@ _TABLE_OWNER: Final = 7
 _SCHEMA_PROPERTIES: Final = 3
 """Position of the properties in Spark's CatalogDatabase."""
 _OWNER: Final = "owner"
+_RELEASED: Final = "tidegate.owners-recorded"
+"""Property of the schema ``default`` after owners of earlier versions were released."""
 _HIVES_OWNER: Final = "public"
 """Hive's owner of the schema ``default``."""
 
@@ -64,7 +66,9 @@ class Owners:
         logger.info("%s %s now belongs to %s", kind, name, owner)
 
     def release(self) -> None:
-        """Record that what belongs to the engine's own user has no owner."""
+        """Record, once per metastore, that what belongs to the engine's own user has no owner."""
+        if self._properties(DEFAULT_SCHEMA).contains(_RELEASED):
+            return
         own = {"", _HIVES_OWNER, str(self._spark.sparkContext.sparkUser())}
         for schema in map(str, items(self._catalog.listDatabases())):
             if schema_owner(self._catalog, schema) in own:
@@ -73,10 +77,17 @@ class Owners:
             for entry in items(self._catalog.getTablesByName(schema, names)):
                 if str(entry.owner() or "") in own:
                     self._catalog.alterTable(with_fields(entry, {_TABLE_OWNER: UNOWNED}))
+        self._set_property(DEFAULT_SCHEMA, _RELEASED, "true")
 
     def _set_schema_owner(self, schema: str, owner: str) -> None:
+        self._set_property(schema, _OWNER, owner)
+
+    def _properties(self, schema: str) -> Any:
+        return self._catalog.getDatabase(schema).properties()
+
+    def _set_property(self, schema: str, key: str, value: str) -> None:
+        properties = self._properties(schema).updated(key, value)
         entry = self._catalog.getDatabase(schema)
-        properties = entry.properties().updated(_OWNER, owner)
         self._catalog.alterDatabase(with_fields(entry, {_SCHEMA_PROPERTIES: properties}))
 
 

@@ -19,9 +19,16 @@ from tidegate_server.core.sql.statements import SparkStatement
 from tidegate_server.gateway.authorization.rights import (
     Action,
     Rights,
+    SecuredObject,
     is_foreign,
     is_static,
     overlap,
+    secured_table,
+)
+from tidegate_server.gateway.authorization.users import (
+    is_administrator,
+    rights_of,
+    rights_of_owner,
 )
 from tidegate_server.gateway.authorization.visibility import (
     VisibleCatalog,
@@ -58,7 +65,7 @@ def admitting(context: Context) -> Iterator[None]:
     :raises ServerError: ACCESS_DENIED naming the privilege and the object.
     """
     try:
-        check_settings(context.overlay, context.services.config, context.session.user)
+        check_settings(context.overlay, context.services, context.session.user)
         yield
     except ServerError as problem:
         if problem.code == Code.ACCESS_DENIED.name:
@@ -66,25 +73,22 @@ def admitting(context: Context) -> Iterator[None]:
         raise
 
 
-def rights_of(user: str, services: Services) -> Rights | None:
-    """Return a user's rights on materialized tables; None if authorization is disabled."""
-    section = services.config.authorization
-    if not section.enabled:
-        return None
-    if user in section.administrators:
-        return Rights(user=user, administrator=True)
-    return Rights(user=user, grants=services.privileges.grants_of(user))
-
-
 def require(action: Action, table: MaterializedTable, user: str, services: Services) -> None:
     """Require that a user may perform an action on a table.
 
     :raises ServerError: ACCESS_DENIED.
     """
-    rights = rights_of(user, services)
-    if rights is not None and not rights.may(action, table):
+    require_on(action, secured_table(table), user, rights_of(user, services))
+
+
+def require_on(action: Action, on: SecuredObject, user: str, rights: Rights | None) -> None:
+    """Require that a user with these rights may perform an action on an object.
+
+    :raises ServerError: ACCESS_DENIED.
+    """
+    if rights is not None and not rights.may(action, on):
         hint = "" if action is Action.OWN else _ASK
-        raise access_error(user, action.value, f"materialized table {table.name}", hint)
+        raise access_error(user, action.value, str(on), hint)
 
 
 def hidden_names(user: str, services: Services) -> frozenset[TableName]:
@@ -95,7 +99,7 @@ def hidden_names(user: str, services: Services) -> frozenset[TableName]:
     return frozenset(
         name.folded()
         for table in services.catalog.tables()
-        if not rights.may(Action.SEE, table)
+        if not rights.may(Action.SEE, secured_table(table))
         for name in names_of(table)
     )
 
@@ -111,26 +115,30 @@ def check_owner(table_id: str, services: Services) -> None:
     table = services.catalog.by_id(table_id)
     if table is None or not services.config.authorization.enabled:
         return
+    runs_as = table.definition.execute_as
+    rights = (
+        rights_of_owner(table.owner, services) if runs_as is None else rights_of(runs_as, services)
+    )
     sources = table.definition.sources
     names = {name.folded() for source in sources for name in (source.name, *source.via)}
     for read in services.catalog.tables():
         if read.id != table.id and names & {read.name.folded(), read.storage.folded()}:
-            require(Action.SELECT, read, table.definition.execute_as or table.owner, services)
+            require_on(Action.SELECT, secured_table(read), runs_as or table.owner, rights)
 
 
-def check_settings(settings: Mapping[str, str], config: Config, user: str) -> None:
+def check_settings(settings: Mapping[str, str], services: Services, user: str) -> None:
     """Reject settings that are fixed when the engine starts, or that load code into it.
 
     :raises ServerError: ACCESS_DENIED.
     """
     for key in settings:
-        if not may_set(key, config, user):
+        if not may_set(key, services, user):
             raise _reach_error(Reach.STATIC_SETTINGS, key, user)
 
 
-def may_set(key: str, config: Config, user: str) -> bool:
+def may_set(key: str, services: Services, user: str) -> bool:
     """Return whether a user may change a setting."""
-    return not is_static(key) or not _is_forbidden(Reach.STATIC_SETTINGS, config, user)
+    return not is_static(key) or not _is_forbidden(Reach.STATIC_SETTINGS, services, user)
 
 
 def engine_settings(config: Config) -> dict[str, str]:
@@ -197,10 +205,8 @@ def admit_spark(statement: SparkStatement, context: Context) -> AdmittedStatemen
 
 def survey_for_judgement(sql: str, context: Context) -> Surveyed | None:
     """Have the engine analyze a statement; None if the analysis would not be checked."""
-    config, user = context.services.config, context.session.user
-    if user in config.authorization.administrators:
-        return None
-    if not _distinguishes_users(config):
+    services, user = context.services, context.session.user
+    if not _distinguishes_users(services.config) or is_administrator(user, services):
         return None
     return survey(sql, context)
 
@@ -233,20 +239,20 @@ def judge(
     """
     if surveyed is None:
         return
-    config, user = context.services.config, context.session.user
-    tables = context.services.catalog.tables()
+    services, user = context.services, context.session.user
+    tables = services.catalog.tables()
     for reach in surveyed.reaches:
-        if _is_forbidden(reach, config, user):
+        if _is_forbidden(reach, services, user):
             raise _reach_error(reach, reach.value, user)
-    check_settings(dict.fromkeys(surveyed.settings, ""), config, user)
+    check_settings(dict.fromkeys(surveyed.settings, ""), services, user)
     places = tuple(table.location for table in tables)
     for location in surveyed.locations:
-        foreign = is_foreign(location, str(config.data.resolve() / "warehouse"), places)
-        if foreign and _is_forbidden(Reach.LOCATIONS, config, user):
+        foreign = is_foreign(location, str(services.config.data.resolve() / "warehouse"), places)
+        if foreign and _is_forbidden(Reach.LOCATIONS, services, user):
             raise _reach_error(Reach.LOCATIONS, location, user)
     for table in tables:
         if table != besides and any(reads_table(reading, table) for reading in surveyed.readings):
-            require(Action.SELECT, table, user, context.services)
+            require(Action.SELECT, table, user, services)
 
 
 def reads_table(reading: Reading, table: MaterializedTable) -> bool:
@@ -264,11 +270,11 @@ def names_of(table: MaterializedTable) -> tuple[TableName, ...]:
     return names if table.quarantine is None else (*names, table.quarantine)
 
 
-def _is_forbidden(reach: Reach, config: Config, user: str) -> bool:
-    section = config.authorization
-    if not _distinguishes_users(config):
+def _is_forbidden(reach: Reach, services: Services, user: str) -> bool:
+    config = services.config
+    if not _distinguishes_users(config) or reach.value in config.authorization.allow:
         return False
-    return user not in section.administrators and reach.value not in section.allow
+    return not is_administrator(user, services)
 
 
 def _distinguishes_users(config: Config) -> bool:

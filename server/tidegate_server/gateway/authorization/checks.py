@@ -17,10 +17,10 @@ from tidegate_server.gateway.authorization.admission import (
     judge_definition,
     judge_expressions,
     require,
-    rights_of,
     survey_for_judgement,
 )
 from tidegate_server.gateway.authorization.rights import Action
+from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import history, resolve
 from tidegate_server.gateway.definition.statement import creating
@@ -129,7 +129,7 @@ def any_table(
 
 def setting(statement: st.SetOption, text: str, context: Context) -> None:
     """Check the setting that is changed."""
-    check_settings({statement.key: ""}, context.services.config, context.session.user)
+    check_settings({statement.key: ""}, context.services, context.session.user)
 
 
 def _check_restored(name: st.Name, version: int | None, context: Context) -> None:

@@ -232,7 +232,8 @@ def convert_to_table(statement: AlterConvertToTable, context: Context) -> Result
     with changing([table, *consumers], context) as [table, *readers], ExitStack() as undo:
         _release(table, readers, context, undo)
         undo.pop_all()
-    context.services.privileges.forget(TableObject(table_id=table.id))
+    gone = TableObject(table_id=table.id)
+    context.services.privileges.forget(lambda on: on == gone)
     context.note(f"{table.name} is a plain table from now on; nothing refreshes it any more.")
     log.info("Converted materialized table %s (%s) to a plain table", table.name, table.id)
     return nothing()

@@ -19,6 +19,8 @@ from tidegate_server.gateway.authorization.admission import (
     admitting,
 )
 from tidegate_server.gateway.authorization.checks import Check, needs, needs_downstream, nothing
+from tidegate_server.gateway.authorization.listings import narrow_listing
+from tidegate_server.gateway.authorization.object_changes import following_changes
 from tidegate_server.gateway.authorization.rights import Action
 from tidegate_server.gateway.command import (
     alter,
@@ -28,9 +30,11 @@ from tidegate_server.gateway.command import (
     grant,
     held,
     lifecycle,
+    owner,
     redefine,
     refresh,
     rename,
+    roles,
     rollback,
     schema_changes,
     settings,
@@ -92,13 +96,15 @@ def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Resul
     with admitting(context):
         admitted = admit_spark(statement, context)
     inlined, pinned = _choose_rows(admitted, context)
-    result: Result = spark_session.execute(admitted.statement, context, inlined, pinned)
+    with following_changes(statement.facts, context):
+        result: Result = spark_session.execute(admitted.statement, context, inlined, pinned)
     catalog, lists = context.services.catalog, statement.facts.lists
     if lists is ListingKind.TABLE_EXTENDED:
         result = show.with_owners(result, catalog)
     if lists in (ListingKind.TABLES, ListingKind.TABLE_EXTENDED):
         result = visibility.without_storages(result, catalog)
-    return admitted.shown(result)
+    result = admitted.shown(result)
+    return result if lists is None else narrow_listing(result, lists, context)
 
 
 def _choose_rows(
@@ -279,4 +285,12 @@ SPECS: Mapping[type[st.Statement], StatementSpec] = {
     st.ShowGrants: StatementSpec(
         check=nothing, run=_without_text(grant.show_grants), returns_rows=_always
     ),
+    st.CreateRole: StatementSpec(check=nothing, run=_without_text(roles.create_role)),
+    st.DropRole: StatementSpec(check=nothing, run=_without_text(roles.drop_role)),
+    st.GrantRole: StatementSpec(check=nothing, run=_without_text(roles.grant_role)),
+    st.RevokeRole: StatementSpec(check=nothing, run=_without_text(roles.revoke_role)),
+    st.ShowRoles: StatementSpec(
+        check=nothing, run=_without_text(roles.show_roles), returns_rows=_always
+    ),
+    st.SetOwner: StatementSpec(check=nothing, run=_without_text(owner.set_owner)),
 }

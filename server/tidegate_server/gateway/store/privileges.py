@@ -37,6 +37,10 @@ class Privileges(Protocol):
         """Return every grant, the oldest first."""
         ...
 
+    def grants_to(self, grantees: Collection[Grantee]) -> tuple[Grant, ...]:
+        """Return the grants to some grantees, the oldest first."""
+        ...
+
     def grant(self, grant: Grant) -> None:
         """Add a grant; of an existing one, only the grant option can be added."""
         ...
@@ -108,6 +112,9 @@ class MemoryPrivileges:
     def all(self) -> tuple[Grant, ...]:
         with self._lock:
             return tuple(sorted(self._grants.values(), key=lambda each: each.granted_at))
+
+    def grants_to(self, grantees: Collection[Grantee]) -> tuple[Grant, ...]:
+        return tuple(each for each in self.all() if each.grantee in grantees)
 
     def grant(self, grant: Grant) -> None:
         with self._lock:
@@ -207,6 +214,11 @@ class SqlPrivileges:
     def all(self) -> tuple[Grant, ...]:
         with self._database.read() as connection:
             return _all(connection)
+
+    def grants_to(self, grantees: Collection[Grantee]) -> tuple[Grant, ...]:
+        wanted = select(g).where(or_(*map(_to, grantees))).order_by(g.c.granted_at)
+        with self._database.read() as connection:
+            return tuple(read_grant(row) for row in connection.execute(wanted))
 
     def grant(self, grant: Grant) -> None:
         with self._database.begin() as connection:
