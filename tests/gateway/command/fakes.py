@@ -98,6 +98,8 @@ class FakeEngine:
         self.storage = FakeStorage()
         self.generation = 1
         self.ready = True
+        self.catalog = "c"
+        """The current catalog of every session after a statement."""
 
     def call(
         self,
@@ -126,7 +128,7 @@ class FakeEngine:
                     has_result_set=False,
                     chunks=0,
                     rows=0,
-                    current_catalog="c",
+                    current_catalog=self.catalog,
                     current_schema=schema,
                 )
             case ExplainRefresh():

@@ -118,9 +118,7 @@ class MemoryPrivileges:
 
     def grant(self, grant: Grant) -> None:
         with self._lock:
-            known = self._grants.setdefault(_identity(grant), grant)
-            if grant.grantable:
-                self._grants[_identity(grant)] = replace(known, grantable=True)
+            self._add(grant)
 
     def change(self, removed: Collection[Grant], weakened: Collection[Grant] = ()) -> None:
         with self._lock:
@@ -136,8 +134,15 @@ class MemoryPrivileges:
 
     def move(self, moved: Callable[[GrantObject], GrantObject]) -> None:
         with self._lock:
-            changed = (replace(g, object=moved(g.object)) for g in self._grants.values())
-            self._grants = {_identity(each): each for each in changed}
+            changed = [replace(g, object=moved(g.object)) for g in self._grants.values()]
+            self._grants = {}
+            for each in changed:
+                self._add(each)
+
+    def _add(self, grant: Grant) -> None:
+        known = self._grants.setdefault(_identity(grant), grant)
+        if grant.grantable:
+            self._grants[_identity(grant)] = replace(known, grantable=True)
 
     def roles(self) -> tuple[Role, ...]:
         with self._lock:
