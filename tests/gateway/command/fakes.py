@@ -34,6 +34,7 @@ from tidegate_server.core.messages.requests import (
     ListTables,
     OpenSession,
     Request,
+    SetObjectOwner,
     SourceVersions,
 )
 from tidegate_server.core.model.names import TableName
@@ -140,7 +141,7 @@ class FakeEngine:
             case CheckSettings(settings=settings):
                 known = {key: near for key, near in self.similar.items() if key in settings}
                 return SettingsChecked(similar=known)
-            case CloseResult() | OpenSession():
+            case CloseResult() | OpenSession() | SetObjectOwner():
                 return Done()
             case _:
                 raise AssertionError(f"unexpected {request}")
