@@ -17,6 +17,7 @@ from tidegate_server.core.messages.answers import (
     Answer,
     Done,
     Executed,
+    ObjectFound,
     Planned,
     Progress,
     SettingsChecked,
@@ -31,6 +32,7 @@ from tidegate_server.core.messages.requests import (
     CloseResult,
     Execute,
     ExplainRefresh,
+    FindObject,
     ListTables,
     OpenSession,
     Request,
@@ -141,6 +143,8 @@ class FakeEngine:
             case CheckSettings(settings=settings):
                 known = {key: near for key, near in self.similar.items() if key in settings}
                 return SettingsChecked(similar=known)
+            case FindObject():
+                return ObjectFound()
             case CloseResult() | OpenSession() | SetObjectOwner():
                 return Done()
             case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tests.contract.examples import NOON
@@ -71,8 +72,10 @@ class SurveyingEngine(FakeEngine):
         super().__init__()
         self.surveys: dict[str, Surveyed] = {}
         self.objects: dict[Key, str] = {(SecuredKind.SCHEMA, "d", ""): "dora"}
+        self.before_answer: Callable[[object], None] = lambda request: None
 
     def call(self, request, **options):  # type: ignore[no-untyped-def]
+        self.before_answer(request)
         if isinstance(request, Survey):
             self.requests.append(request)
             return self.surveys.get(request.sql.strip(), Surveyed())

@@ -7,7 +7,7 @@ import pytest
 from tests.gateway.command.guarded import Guarded
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.requests import SetObjectOwner
+from tidegate_server.core.messages.requests import Execute, SetObjectOwner
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.privileges import INITIAL_GRANTS, Grant, SecuredKind
 from tidegate_server.gateway.authorization.admission import check_owner
@@ -436,6 +436,21 @@ def test_who_creates_a_function_owns_it(world: Guarded) -> None:
     assert world.privileges.function_owners()[name] == "eve"
     run_as(world, "eve", "DROP FUNCTION g")
     assert name not in world.privileges.function_owners()
+
+
+def test_who_replaces_a_view_does_not_become_its_owner(world: Guarded) -> None:
+    run_as(world, "ann", "GRANT SELECT ON VIEW v TO USER bob")
+
+    def replaced(request: object) -> None:
+        if isinstance(request, Execute):
+            world.engine.objects[VIEW, "d", "v"] = "root"
+
+    world.engine.before_answer = replaced
+    run_as(world, "root", "CREATE OR REPLACE VIEW v AS SELECT 1")
+    assert world.engine.objects[VIEW, "d", "v"] == "ann"
+    assert len(granted(world)) == 1
+    run_as(world, "root", "CREATE OR REPLACE VIEW w AS SELECT 1")
+    assert (VIEW, "d", "w") not in world.engine.objects
 
 
 def test_after_a_script_grants_on_what_is_gone_are_removed(world: Guarded) -> None:

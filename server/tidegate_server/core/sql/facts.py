@@ -133,7 +133,9 @@ def _kind_and_name(kind: str | None, at: Cursor) -> str | None:
 
 def _object_change(at: Cursor) -> ObjectChange | None:
     if at.accept("CREATE"):
-        return _created_function(at)
+        return _created_object(at, replaces=at.accept("OR", "REPLACE"))
+    if at.accept("REPLACE"):
+        return _created_object(at, replaces=True)
     if at.accept("DROP"):
         word = at.accept_any(*_KINDS)
         if word is None:
@@ -145,16 +147,14 @@ def _object_change(at: Cursor) -> ObjectChange | None:
     return None
 
 
-def _created_function(at: Cursor) -> ObjectChange | None:
-    may_exist = at.accept("OR", "REPLACE")
-    if not at.accept("FUNCTION"):
+def _created_object(at: Cursor, *, replaces: bool) -> ObjectChange | None:
+    """Return the creation of a function, or the replacement of a table or view."""
+    word = at.accept_any(*(("FUNCTION", "TABLE", "VIEW") if replaces else ("FUNCTION",)))
+    if word is None:
         return None
-    may_exist = at.accept("IF", "NOT", "EXISTS") or may_exist
+    may_exist = at.accept("IF", "NOT", "EXISTS") or replaces
     return ObjectChange(
-        act=ObjectAct.CREATE,
-        kind=SecuredKind.FUNCTION,
-        name=_full_name(at),
-        may_exist=may_exist,
+        act=ObjectAct.CREATE, kind=_KINDS[word], name=_full_name(at), may_exist=may_exist
     )
 
 

@@ -587,7 +587,9 @@ class ObjectAct(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectChange:
-    """A statement that creates a function, or drops or renames an object that is not temporary.
+    """A statement on an object that is not temporary.
+
+    It creates a function, replaces a table or view, or drops or renames an object.
 
     DROP TABLE and ALTER TABLE name views as well.
     """
@@ -619,7 +621,7 @@ class StatementFacts:
     drops: str | None = None
     """The possibly temporary object that it drops, in the same words."""
     change: ObjectChange | None = None
-    """The named object that it creates, drops or renames, if its first words name it."""
+    """What it does to a named object, if its first words name it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,10 @@
-"""Makes grants, and the owners of functions, follow the objects that Spark changes.
+"""Makes grants, and the owners of objects, follow what Spark does to them.
 
 Grants on plain objects refer to names. After a statement has created, dropped or renamed an object,
-the store is updated. If the gateway or the engine dies in between, :func:`reconcile` repairs that
-at the next start of an engine. Until then a grant may refer to an object that is gone; it does not
-apply to a new object of the same name unless that has the same owner.
+the store is updated; an object that was replaced gets its owner back. If the gateway or the engine
+dies in between, :func:`reconcile` repairs that at the next start of an engine. Until then a grant
+may refer to an object that is gone; it does not apply to a new object of the same name unless that
+has the same owner.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.messages.requests import FindObject, ListFunctions
+from tidegate_server.core.messages.answers import ObjectFound
+from tidegate_server.core.messages.requests import FindObject, ListFunctions, SetObjectOwner
 from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName, qualify
 from tidegate_server.core.model.privileges import (
+    UNOWNED,
     GrantObject,
     NamedObject,
     SchemaObject,
@@ -46,17 +49,20 @@ def following_changes(facts: StatementFacts, context: Context) -> Iterator[None]
         yield
         return
     name, user = _qualified(change.kind, change.name, context), context.session.user
-    existed = change.may_exist and _exists(change.kind, name, services)
+    before = _find(change.kind, name, services) if change.may_exist else ObjectFound()
     yield
-    if not existed:
+    if before.kind is None:
         _log_failure(lambda: record(change, name, user, services))
+    elif change.kind in _RELATIONS:
+        _log_failure(lambda: _keep_owner(before, name, services))
 
 
 def record(change: ObjectChange, name: TableName, user: str, services: Services) -> None:
     """Record that an object was created, dropped or renamed by a user."""
     match change.act:
         case ObjectAct.CREATE:
-            services.privileges.set_function_owner(name, user)
+            if change.kind is SecuredKind.FUNCTION:
+                services.privileges.set_function_owner(name, user)
         case ObjectAct.DROP:
             forget(change.kind, name, services)
         case ObjectAct.RENAME:
@@ -141,8 +147,18 @@ def _qualified(kind: SecuredKind, name: Name, context: Context) -> TableName:
     return resolve.table_name(name, context)
 
 
-def _exists(kind: SecuredKind, name: TableName, services: Services) -> bool:
-    return services.engine.call(FindObject(kind=kind, name=name)).kind is not None
+def _find(kind: SecuredKind, name: TableName, services: Services) -> ObjectFound:
+    return services.engine.call(FindObject(kind=kind, name=name))
+
+
+def _keep_owner(before: ObjectFound, name: TableName, services: Services) -> None:
+    """Restore the owner of a table or view that was replaced; Spark creates it again."""
+    if before.kind is None:
+        return
+    after = _find(before.kind, name, services)
+    if after.kind is before.kind and after.owner != before.owner:
+        request = SetObjectOwner(kind=before.kind, name=name, owner=before.owner or UNOWNED)
+        services.engine.call(request)
 
 
 def _is_gone(on: GrantObject, kind: SecuredKind, name: TableName) -> bool:

@@ -33,38 +33,47 @@ def rights_of_owner(owner: str, services: Services) -> Rights | None:
 
 def is_administrator(name: str, services: Services) -> bool:
     """Return whether a user may do everything, even if authorization is disabled."""
+    return _administers(user(name), services)
+
+
+def owner_administers(owner: str, services: Services) -> bool:
+    """Return the same for an owner as it is recorded, which may be a role."""
+    grantee = owner_grantee(owner)
+    return grantee is not None and _administers(grantee, services)
+
+
+def _administers(grantee: Grantee, services: Services) -> bool:
     section = services.config.authorization
-    if name in section.administrators:
+    if grantee.kind is GranteeKind.USER and grantee.name in section.administrators:
         return True
     if not (section.administrator_roles or section.administrator_groups):
         return False
-    groups = services.privileges.groups_of(name)
-    if groups.intersection(section.administrator_groups):
-        return True
-    start = [user(name), *map(group, groups)]
-    roles = roles_of(start, services.privileges.memberships())
-    return bool(roles.intersection(section.administrator_roles))
+    roles, groups = _belonging(grantee, services)
+    return bool(
+        roles.intersection(section.administrator_roles)
+        or groups.intersection(section.administrator_groups)
+    )
+
+
+def _belonging(grantee: Grantee, services: Services) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the roles and groups of a user or role; a role belongs to itself."""
+    store = services.privileges
+    is_user = grantee.kind is GranteeKind.USER
+    groups = store.groups_of(grantee.name) if is_user else frozenset()
+    roles = roles_of([grantee, *map(group, groups)], store.memberships())
+    return roles if is_user else roles | {grantee.name}, groups
 
 
 def _rights(grantee: Grantee, services: Services) -> Rights:
     """Return the rights of a user or of a role."""
-    store, section = services.privileges, services.config.authorization
-    name = grantee.name if grantee.kind is GranteeKind.USER else ""
-    groups = store.groups_of(name) if name else frozenset()
-    roles = roles_of([grantee, *map(group, groups)], store.memberships())
-    if grantee.kind is GranteeKind.ROLE:
-        roles |= {grantee.name}
+    roles, groups = _belonging(grantee, services)
     rights = Rights(
-        user=name,
-        administrator=bool(
-            name in section.administrators
-            or roles.intersection(section.administrator_roles)
-            or groups.intersection(section.administrator_groups)
-        ),
+        user=grantee.name if grantee.kind is GranteeKind.USER else "",
+        administrator=_administers(grantee, services),
         roles=roles,
         groups=groups,
         tables=services.catalog.tables,
     )
     if rights.administrator:
         return rights
-    return replace(rights, grants=store.grants_to(rights.identities))
+    return replace(rights, grants=services.privileges.grants_to(rights.identities))
