@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.gateway.command.fake_storage import Stored
+from tests.gateway.command.fakes import T1
 from tests.gateway.command.guarded import Guarded
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import Code, ServerError, error
@@ -11,6 +13,7 @@ from tidegate_server.core.messages.requests import Execute, SetObjectOwner
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.privileges import INITIAL_GRANTS, Grant, SecuredKind
 from tidegate_server.gateway.authorization.admission import check_owner
+from tidegate_server.gateway.options import CONVERSION_KEY
 
 TABLE, VIEW, FUNCTION, SCHEMA = (
     SecuredKind.TABLE,
@@ -465,3 +468,17 @@ def test_after_a_script_grants_on_what_is_gone_are_removed(world: Guarded) -> No
     world.execute("DROP FUNCTION IDENTIFIER('f')")
     assert granted(world) == set()
     assert world.privileges.function_owners() == {}
+
+
+def test_only_its_owner_converts_a_plain_table(world: Guarded) -> None:
+    plain = TableName("spark_catalog", "d", "t")
+    options = {CONVERSION_KEY: "true"}
+    world.config = world.config.model_copy(update={"options": options})
+    world.engine.storage.tables[plain] = Stored(schema=T1)
+    run_as(world, "root", "ALTER TABLE t SET OWNER TO USER ann", "GRANT ALL ON t TO USER bob")
+    text = "CREATE OR ALTER MATERIALIZED TABLE t REFRESH_MODE = FULL AS SELECT * FROM t1"
+    assert outcome_as(world, "bob", text) == "ACCESS_DENIED"
+    assert outcome_as(world, "ann", text) == ""
+    assert granted(world) == set()
+    run_as(world, "ann", "ALTER MATERIALIZED TABLE t CONVERT TO TABLE")
+    assert world.engine.objects[TABLE, "d", "t"] == "ann"
