@@ -26,6 +26,7 @@ from tidegate_server.core.model.privileges import (
     role,
     user,
 )
+from tidegate_server.core.sql import privilege_statements as p
 from tidegate_server.core.sql import statements as s
 from tidegate_server.core.sql.statements import Name, Statement
 
@@ -298,9 +299,9 @@ class Generator:
             ignore_case=pattern is not None and self.chance(),
         )
 
-    def on(self) -> s.OnObject:
+    def on(self) -> p.OnObject:
         kind = self.one(*SecuredKind)
-        return s.OnObject(kind=kind, name=self.name(2 if kind is SecuredKind.SCHEMA else 3))
+        return p.OnObject(kind=kind, name=self.name(2 if kind is SecuredKind.SCHEMA else 3))
 
     def grantee(self) -> Grantee:
         return self.one(user(self.user()), role(self.role()), group(self.user()), PUBLIC)
@@ -317,9 +318,9 @@ class Generator:
     def role(self) -> str:
         return self.one("analysts", "o'brien", "größe", "a b", "x`y", "select")
 
-    def grant(self) -> s.GrantPrivileges:
+    def grant(self) -> p.GrantPrivileges:
         grantee = self.grantee()
-        return s.GrantPrivileges(
+        return p.GrantPrivileges(
             privileges=self.privileges(),
             on=self.on(),
             grantee=grantee,
@@ -394,23 +395,23 @@ _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
     s.SetOption: lambda g: s.SetOption(key=g.text(), value=g.text()),
     s.ShowOption: lambda g: s.ShowOption(key=g.text()),
     s.ShowOptions: lambda g: s.ShowOptions(verbose=g.chance()),
-    s.GrantPrivileges: Generator.grant,
-    s.RevokePrivileges: lambda g: s.RevokePrivileges(
+    p.GrantPrivileges: Generator.grant,
+    p.RevokePrivileges: lambda g: p.RevokePrivileges(
         privileges=g.privileges(),
         on=g.on(),
         grantee=g.grantee(),
         option_only=g.chance(),
         cascade=g.chance(),
     ),
-    s.ShowGrants: lambda g: s.ShowGrants(
-        on=g.one(None, g.on(), s.OnRole(role=g.role())), grantee=g.maybe(g.grantee)
+    p.ShowGrants: lambda g: p.ShowGrants(
+        on=g.one(None, g.on(), p.OnRole(role=g.role())), grantee=g.maybe(g.grantee)
     ),
-    s.CreateRole: lambda g: s.CreateRole(role=g.role(), if_not_exists=g.chance()),
-    s.DropRole: lambda g: s.DropRole(role=g.role(), if_exists=g.chance(), cascade=g.chance()),
-    s.GrantRole: lambda g: s.GrantRole(role=g.role(), member=g.member()),
-    s.RevokeRole: lambda g: s.RevokeRole(role=g.role(), member=g.member()),
-    s.ShowRoles: lambda g: s.ShowRoles(current=g.chance()),
-    s.SetOwner: lambda g: s.SetOwner(on=g.on(), owner=g.owner()),
+    p.CreateRole: lambda g: p.CreateRole(role=g.role(), if_not_exists=g.chance()),
+    p.DropRole: lambda g: p.DropRole(role=g.role(), if_exists=g.chance(), cascade=g.chance()),
+    p.GrantRole: lambda g: p.GrantRole(role=g.role(), member=g.member()),
+    p.RevokeRole: lambda g: p.RevokeRole(role=g.role(), member=g.member()),
+    p.ShowRoles: lambda g: p.ShowRoles(current=g.chance()),
+    p.SetOwner: lambda g: p.SetOwner(on=g.on(), owner=g.owner()),
     s.ResetOption: lambda g: s.ResetOption(key=g.maybe(g.text)),
 }
 

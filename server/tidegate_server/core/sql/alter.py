@@ -9,6 +9,10 @@ from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.sql import clauses, privileges
 from tidegate_server.core.sql.columns import schema_changes
 from tidegate_server.core.sql.cursor import Cursor
+from tidegate_server.core.sql.privilege_statements import (
+    OnObject,
+    SetOwner,
+)
 from tidegate_server.core.sql.statements import (
     AlterAdd,
     AlterAsQuery,
@@ -35,11 +39,9 @@ from tidegate_server.core.sql.statements import (
     Cascade,
     DropPart,
     Name,
-    OnObject,
     PartitionRange,
     RefreshKind,
     RolledBack,
-    SetOwner,
     Statement,
 )
 

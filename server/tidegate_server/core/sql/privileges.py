@@ -20,12 +20,11 @@ from tidegate_server.core.model.privileges import (
 )
 from tidegate_server.core.sql import clauses
 from tidegate_server.core.sql.cursor import Cursor
-from tidegate_server.core.sql.statements import (
+from tidegate_server.core.sql.privilege_statements import (
     CreateRole,
     DropRole,
     GrantPrivileges,
     GrantRole,
-    Name,
     OnObject,
     OnRole,
     RevokePrivileges,
@@ -33,6 +32,9 @@ from tidegate_server.core.sql.statements import (
     SetOwner,
     ShowGrants,
     ShowRoles,
+)
+from tidegate_server.core.sql.statements import (
+    Name,
 )
 
 _PRIVILEGES = tuple(privilege.value for privilege in Privilege)

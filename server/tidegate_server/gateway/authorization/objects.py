@@ -14,7 +14,9 @@ from tidegate_server.core.model.names import (
     TableName,
 )
 from tidegate_server.core.model.privileges import UNOWNED, SecuredKind
-from tidegate_server.core.sql.statements import OnObject
+from tidegate_server.core.sql.privilege_statements import (
+    OnObject,
+)
 from tidegate_server.gateway.authorization.rights import (
     SecuredObject,
     secured,

@@ -17,7 +17,9 @@ from tidegate_server.core.model.privileges import (
     owner_text,
 )
 from tidegate_server.core.model.result import Result, nothing
-from tidegate_server.core.sql.statements import SetOwner
+from tidegate_server.core.sql.privilege_statements import (
+    SetOwner,
+)
 from tidegate_server.gateway.authorization.admission import access_error
 from tidegate_server.gateway.authorization.objects import find_object
 from tidegate_server.gateway.authorization.rights import Rights, SecuredObject

@@ -17,7 +17,7 @@ from tidegate_server.core.model.privileges import (
 )
 from tidegate_server.core.model.result import Result, RowsResult, nothing
 from tidegate_server.core.model.types import Column, Schema
-from tidegate_server.core.sql.statements import (
+from tidegate_server.core.sql.privilege_statements import (
     CreateRole,
     DropRole,
     GrantRole,

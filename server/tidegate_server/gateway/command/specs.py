@@ -9,6 +9,7 @@ from typing import Any
 
 from tidegate_server.core.messages.requests import InlinedTable, PinnedVersions
 from tidegate_server.core.model.result import Result
+from tidegate_server.core.sql import privilege_statements as ps
 from tidegate_server.core.sql import statements as st
 from tidegate_server.core.sql.statements import ListingKind
 from tidegate_server.gateway import spark_session
@@ -280,17 +281,17 @@ SPECS: Mapping[type[st.Statement], StatementSpec] = {
         check=nothing, run=_without_text(settings.show_options), returns_rows=_always
     ),
     st.ResetOption: StatementSpec(check=nothing, run=_without_text(settings.reset_option)),
-    st.GrantPrivileges: StatementSpec(check=nothing, run=_without_text(grant.grant)),
-    st.RevokePrivileges: StatementSpec(check=nothing, run=_without_text(grant.revoke)),
-    st.ShowGrants: StatementSpec(
+    ps.GrantPrivileges: StatementSpec(check=nothing, run=_without_text(grant.grant)),
+    ps.RevokePrivileges: StatementSpec(check=nothing, run=_without_text(grant.revoke)),
+    ps.ShowGrants: StatementSpec(
         check=nothing, run=_without_text(grant.show_grants), returns_rows=_always
     ),
-    st.CreateRole: StatementSpec(check=nothing, run=_without_text(roles.create_role)),
-    st.DropRole: StatementSpec(check=nothing, run=_without_text(roles.drop_role)),
-    st.GrantRole: StatementSpec(check=nothing, run=_without_text(roles.grant_role)),
-    st.RevokeRole: StatementSpec(check=nothing, run=_without_text(roles.revoke_role)),
-    st.ShowRoles: StatementSpec(
+    ps.CreateRole: StatementSpec(check=nothing, run=_without_text(roles.create_role)),
+    ps.DropRole: StatementSpec(check=nothing, run=_without_text(roles.drop_role)),
+    ps.GrantRole: StatementSpec(check=nothing, run=_without_text(roles.grant_role)),
+    ps.RevokeRole: StatementSpec(check=nothing, run=_without_text(roles.revoke_role)),
+    ps.ShowRoles: StatementSpec(
         check=nothing, run=_without_text(roles.show_roles), returns_rows=_always
     ),
-    st.SetOwner: StatementSpec(check=nothing, run=_without_text(owner.set_owner)),
+    ps.SetOwner: StatementSpec(check=nothing, run=_without_text(owner.set_owner)),
 }
