@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 # invalidDNSyntax, inappropriateAuthentication, invalidCredentials.
 _WRONG = frozenset({32, 34, 48, 49})
 _SUCCESS = 0
+_PLACEHOLDER = re.compile(r"\{(user|dn)\}")
 
 
 class Directory:
@@ -77,10 +79,10 @@ class Directory:
         if connection is None:
             raise LDAPException("the account used for searches cannot bind")
         settings = self._settings
-        wanted = settings.group_filter.replace("{user}", escape_filter_chars(user))
+        values = {"user": escape_filter_chars(user), "dn": escape_filter_chars(name)}
         connection.search(
             settings.group_base_dn,
-            wanted.replace("{dn}", escape_filter_chars(name)),
+            _PLACEHOLDER.sub(lambda found: values[found[1]], settings.group_filter),
             search_scope=SUBTREE,
             attributes=[settings.group_attribute],
             time_limit=settings.timeout,

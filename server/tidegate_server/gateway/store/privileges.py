@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, insert, or_, select
+from sqlalchemy.exc import IntegrityError
 
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.privileges import (
@@ -28,6 +29,8 @@ from tidegate_server.gateway.store.tables import grants as g
 from tidegate_server.gateway.store.tables import role_members as m
 from tidegate_server.gateway.store.tables import roles as r
 from tidegate_server.gateway.store.tables import user_groups as u
+
+T = TypeVar("T")
 
 
 class Privileges(Protocol):
@@ -226,8 +229,7 @@ class SqlPrivileges:
             return tuple(read_grant(row) for row in connection.execute(wanted))
 
     def grant(self, grant: Grant) -> None:
-        with self._database.begin() as connection:
-            _add(connection, grant)
+        self._write(lambda connection: _add(connection, grant))
 
     def change(self, removed: Collection[Grant], weakened: Collection[Grant] = ()) -> None:
         with self._database.begin() as connection:
@@ -264,8 +266,8 @@ class SqlPrivileges:
             "created_by": role.created_by,
             "created_at": role.created_at,
         }
-        with self._database.begin() as connection:
-            return _insert_missing(connection, r, r.c.name == role.name, values)
+        same = r.c.name == role.name
+        return self._write(lambda connection: _insert_missing(connection, r, same, values))
 
     def drop_role(self, name: str) -> bool:
         gone = role(name)
@@ -295,8 +297,7 @@ class SqlPrivileges:
             "granted_at": membership.granted_at,
         }
         same = and_(m.c.role == membership.role, _member(membership.member))
-        with self._database.begin() as connection:
-            return _insert_missing(connection, m, same, values)
+        return self._write(lambda connection: _insert_missing(connection, m, same, values))
 
     def remove_member(self, name: str, member: Grantee) -> bool:
         gone = delete(m).where(m.c.role == name, _member(member))
@@ -311,11 +312,14 @@ class SqlPrivileges:
         wanted = frozenset(groups)
         if self.groups_of(user) == wanted:
             return  # most logins change nothing
-        with self._database.begin() as connection:
+        rows = [{"user_name": user, "group_name": name} for name in sorted(wanted)]
+
+        def replace_rows(connection: Connection) -> None:
             connection.execute(delete(u).where(u.c.user_name == user))
-            rows = [{"user_name": user, "group_name": name} for name in sorted(wanted)]
             if rows:
                 connection.execute(insert(u), rows)
+
+        self._write(replace_rows)
 
     def function_owners(self) -> Mapping[TableName, str]:
         with self._database.read() as connection:
@@ -331,17 +335,28 @@ class SqlPrivileges:
             f.c.schema_name == key.schema,
             f.c.function_name == key.table,
         )
-        with self._database.begin() as connection:
+        values = {
+            "catalog_name": key.catalog,
+            "schema_name": key.schema,
+            "function_name": key.table,
+            "owner": owner,
+        }
+
+        def replace_row(connection: Connection) -> None:
             connection.execute(delete(f).where(same))
             if owner is not None:
-                connection.execute(
-                    insert(f).values(
-                        catalog_name=key.catalog,
-                        schema_name=key.schema,
-                        function_name=key.table,
-                        owner=owner,
-                    )
-                )
+                connection.execute(insert(f).values(**values))
+
+        self._write(replace_row)
+
+    def _write(self, work: Callable[[Connection], T]) -> T:
+        """Run a transaction, again if another one has inserted the same row meanwhile."""
+        try:
+            with self._database.begin() as connection:
+                return work(connection)
+        except IntegrityError:
+            with self._database.begin() as connection:
+                return work(connection)
 
 
 _IDENTIFYING = tuple(column.name for column in g.primary_key)
