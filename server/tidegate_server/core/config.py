@@ -16,6 +16,7 @@ from pydantic import (
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
+    field_validator,
     model_validator,
 )
 from pydantic_settings import (
@@ -25,6 +26,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from tidegate_server.core.model.privileges import PUBLIC_ROLE
 from tidegate_server.core.model.zones import LOCAL_ZONE, SESSION_ZONE, UNSET, parse_zone
 from tidegate_server.core.permissions import exposure
 
@@ -186,6 +188,12 @@ class LdapSection(_Section):
     """User for searches; empty searches anonymously."""
     bind_password_file: str = ""
     start_tls: bool = False
+    group_base_dn: str = ""
+    """Where to search for a user's groups at login; empty means that groups are not used."""
+    group_filter: str = "(member={dn})"
+    """Filter of the user's groups, with ``{dn}`` or ``{user}`` in it."""
+    group_attribute: str = "cn"
+    """Attribute of a group's entry that contains its name."""
     ca: str = ""
     """File of trusted certificates; empty means the system's."""
     timeout: Annotated[int, Field(ge=1)] = 5
@@ -200,6 +208,8 @@ class JwtSection(_Section):
     issuer: str = ""
     audience: str = ""
     user_claim: str = "sub"
+    groups_claim: str = ""
+    """Claim with the list of the user's groups; empty means that groups are not used."""
 
 
 class KerberosSection(_Section):
@@ -302,13 +312,26 @@ class LoggingSection(_Section):
 
 
 class AuthorizationSection(_Section):
-    """Privileges on materialized tables."""
+    """Privileges on objects."""
 
     enabled: bool = False
     administrators: tuple[str, ...] = ()
     """Users who may do everything."""
+    administrator_roles: tuple[str, ...] = ()
+    """Roles whose members may do everything."""
+    administrator_groups: tuple[str, ...] = ()
+    """Groups whose members may do everything, as of their login."""
     allow: tuple[Hazard, ...] = ()
     """Hazards that users other than administrators may use."""
+
+    @field_validator("administrator_roles")
+    @classmethod
+    def _no_public(cls, roles: tuple[str, ...]) -> tuple[str, ...]:
+        """Reject PUBLIC, and fold the names."""
+        folded = tuple(name.lower() for name in roles)
+        if PUBLIC_ROLE in folded:
+            raise ValueError("the role public contains every user")
+        return folded
 
 
 class AlertsSection(_Section):

@@ -539,6 +539,30 @@ class Code(Enum):
         "42704", "There is no schema {schema}.", "SHOW SCHEMAS lists them."
     )
     ACCESS_DENIED = ErrorSpec("42501", "User {user} needs {privilege} on {object}.", "{hint}")
+    OBJECT_NOT_FOUND = ErrorSpec(
+        "42704", "There is no {kind} {name}.", "Check the name and the current schema."
+    )
+    OBJECT_WRONG_KIND = ErrorSpec(
+        "42809", "{name} is a {found}, not a {expected}.", "Write {wanted} before the name."
+    )
+    INVALID_GRANT = ErrorSpec("0LP01", "{privilege} cannot be granted on {object}.", "{hint}")
+    DEPENDENT_GRANTS = ErrorSpec(
+        "2BP01",
+        "Other grants depend on this grant option: {grants}.",
+        "Add CASCADE to revoke them as well.",
+    )
+    ROLE_NOT_FOUND = ErrorSpec("42704", "There is no role {role}.", "SHOW ROLES lists them.")
+    ROLE_ALREADY_EXISTS = ErrorSpec(
+        "42710", "The role {role} already exists.", "Add IF NOT EXISTS to accept that."
+    )
+    ROLE_CYCLE = ErrorSpec(
+        "0LP01",
+        "The role {role} cannot be granted to the role {member}, which it contains.",
+        "SHOW GRANTS ON ROLE lists the members of a role.",
+    )
+    ROLE_OWNS_OBJECTS = ErrorSpec(
+        "2BP01", "The role {role} owns {objects}.", "Transfer them with ALTER ... SET OWNER."
+    )
     REFRESH_NOT_FOUND = ErrorSpec("42704", "There is no refresh {refresh}.")
     INSECURE_ADDRESS = ErrorSpec(
         "28000",

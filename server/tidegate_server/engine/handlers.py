@@ -25,6 +25,7 @@ from tidegate_server.core.messages.answers import (
     LastCommitted,
     MaintenanceDone,
     NameList,
+    ObjectFound,
     Planned,
     Refreshed,
     Rewritten,
@@ -52,6 +53,7 @@ from tidegate_server.core.messages.requests import (
     EvolveTable,
     Execute,
     ExplainRefresh,
+    FindObject,
     FindTables,
     InspectFiles,
     InspectMemory,
@@ -71,12 +73,14 @@ from tidegate_server.core.messages.requests import (
     Refresh,
     RegisterSystemTable,
     RegisterTable,
+    ReleaseOwners,
     RemoveFiles,
     RenameTable,
     Request,
     RewriteFiles,
     RewriteNames,
     RollBackTable,
+    SetObjectOwner,
     SetTableProperties,
     SourceVersions,
     Survey,
@@ -97,6 +101,7 @@ from tidegate_server.engine.definition.evolve import (
 from tidegate_server.engine.gate.gate import limiting, running_as
 from tidegate_server.engine.jvm.memory import JvmMemory
 from tidegate_server.engine.metastore.listing import Metastore
+from tidegate_server.engine.metastore.owners import Owners
 from tidegate_server.engine.metastore.warehouse import find_tables, register_table
 from tidegate_server.engine.refresh.backfill import backfill
 from tidegate_server.engine.refresh.plan import explain, source_versions
@@ -163,6 +168,7 @@ class Handlers:
         self._at_work = at_work
         self._sessions = Sessions(spark)
         self._metastore = Metastore(spark)
+        self._owners = Owners(spark)
         self._memory = JvmMemory(spark)
 
     # ---- the engine ------------------------------------------------------------------------
@@ -389,7 +395,18 @@ class Handlers:
         )
 
     def list_names(self, request: ListNames) -> NameList:
-        return self._metastore.names()
+        return self._metastore.names(with_owners=request.with_owners)
+
+    def find_object(self, request: FindObject) -> ObjectFound:
+        return self._owners.find(request.kind, request.name)
+
+    def set_object_owner(self, request: SetObjectOwner) -> Done:
+        self._owners.set(request.kind, request.name, request.owner)
+        return Done()
+
+    def release_owners(self, request: ReleaseOwners, operation: Operation) -> Done:
+        self._owners.release()
+        return Done()
 
     def list_temporary_views(self, request: ListTemporaryViews) -> TableList:
         with self._sessions.using(request.session_id) as child:
@@ -460,6 +477,9 @@ HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
     LastCommit: Control(Handlers.last_commit),
     ListTables: Control(Handlers.list_tables),
     ListNames: Control(Handlers.list_names),
+    FindObject: Control(Handlers.find_object),
+    SetObjectOwner: Control(Handlers.set_object_owner),
+    ReleaseOwners: Work(Handlers.release_owners),
     ListTemporaryViews: Control(Handlers.list_temporary_views),
     ListFunctions: Control(Handlers.list_functions),
     ListTemporaryFunctions: Control(Handlers.list_temporary_functions),

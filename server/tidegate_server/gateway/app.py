@@ -20,6 +20,7 @@ from tidegate_server.core.messages.answers import Done, EngineInfo
 from tidegate_server.core.messages.requests import (
     EngineOptions,
     RegisterSystemTable,
+    ReleaseOwners,
     Request,
     SourceVersions,
 )
@@ -32,6 +33,7 @@ from tidegate_server.gateway.auth.exposure import check_java_options
 from tidegate_server.gateway.auth.token_store import SqlTokenStore
 from tidegate_server.gateway.auth.tokens import DelegationTokens
 from tidegate_server.gateway.authorization.admission import admit_run, engine_settings
+from tidegate_server.gateway.authorization.object_changes import reconcile
 from tidegate_server.gateway.catalog.sql import SqlCatalog
 from tidegate_server.gateway.command.dispatch import prepare
 from tidegate_server.gateway.context import Services
@@ -347,7 +349,11 @@ class Gateway:
         self._system_tables.publish(text)
 
     def _preparations(self) -> Iterator[Request[Done]]:
-        """Yield the requests that make the system tables readable in a new engine."""
+        """Yield the requests that complete the metastore of a new engine.
+
+        They record what earlier versions did not, and make the system tables readable.
+        """
+        yield ReleaseOwners()
         self._system_tables.ensure()
         comments = self._system_tables.comments()
         for name, location in self._system_tables.locations().items():
@@ -367,6 +373,7 @@ class Gateway:
         self._recover()
         if not self._database.shared:
             self._realign()
+            self._reconcile_grants()
         if not self._scheduling and self.config.scheduler_type != "none":
             self._scheduling = True
             self._scheduler.open()
@@ -437,6 +444,14 @@ class Gateway:
             logger.warning(
                 "recovery of interrupted changes is postponed to the next engine start: %s", error
             )
+
+    def _reconcile_grants(self) -> None:
+        """Remove the grants on objects whose drop was not recorded."""
+        try:
+            if not metastore_is_lost(self._services.catalog, self._engine):
+                reconcile(self._services)
+        except ServerError as error:
+            logger.warning("the check of grants is postponed to the next engine start: %s", error)
 
     def _source_versions(self, sources: tuple[Source, ...]) -> Mapping[str, int]:
         answer = self._engine.call(SourceVersions(sources=sources), wait=0)

@@ -17,7 +17,16 @@ from tidegate_server.core.model.clauses import (
     Watermark,
 )
 from tidegate_server.core.model.freshness import Freshness, TimeUnit
-from tidegate_server.core.model.privileges import Privilege
+from tidegate_server.core.model.privileges import (
+    PUBLIC,
+    Grantee,
+    Privilege,
+    SecuredKind,
+    group,
+    role,
+    user,
+)
+from tidegate_server.core.sql import privilege_statements as p
 from tidegate_server.core.sql import statements as s
 from tidegate_server.core.sql.statements import Name, Statement
 
@@ -290,13 +299,33 @@ class Generator:
             ignore_case=pattern is not None and self.chance(),
         )
 
-    def on(self) -> s.OnTable | s.OnSchema:
-        if self.chance():
-            return s.OnTable(name=self.name())
-        return s.OnSchema(name=self.name(2))
+    def on(self) -> p.OnObject:
+        kind = self.one(*SecuredKind)
+        return p.OnObject(kind=kind, name=self.name(2 if kind is SecuredKind.SCHEMA else 3))
+
+    def grantee(self) -> Grantee:
+        return self.one(user(self.user()), role(self.role()), group(self.user()), PUBLIC)
+
+    def member(self) -> Grantee:
+        return self.one(user(self.user()), role(self.role()), group(self.user()))
+
+    def owner(self) -> Grantee:
+        return self.one(user(self.user()), role(self.role()))
 
     def user(self) -> str:
-        return self.one("ann", "o'brien", "größe", "a b", "x`y", "select")
+        return self.one("ann", "o'brien", "größe", "a b", "x`y", "select", "Ann")
+
+    def role(self) -> str:
+        return self.one("analysts", "o'brien", "größe", "a b", "x`y", "select")
+
+    def grant(self) -> p.GrantPrivileges:
+        grantee = self.grantee()
+        return p.GrantPrivileges(
+            privileges=self.privileges(),
+            on=self.on(),
+            grantee=grantee,
+            grantable=grantee != PUBLIC and self.chance(),
+        )
 
     def privileges(self) -> tuple[Privilege, ...]:
         return tuple(dict.fromkeys(self.some(lambda: self.one(*Privilege), 1)))
@@ -366,13 +395,23 @@ _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
     s.SetOption: lambda g: s.SetOption(key=g.text(), value=g.text()),
     s.ShowOption: lambda g: s.ShowOption(key=g.text()),
     s.ShowOptions: lambda g: s.ShowOptions(verbose=g.chance()),
-    s.GrantPrivileges: lambda g: s.GrantPrivileges(
-        privileges=g.privileges(), on=g.on(), user=g.user()
+    p.GrantPrivileges: Generator.grant,
+    p.RevokePrivileges: lambda g: p.RevokePrivileges(
+        privileges=g.privileges(),
+        on=g.on(),
+        grantee=g.grantee(),
+        option_only=g.chance(),
+        cascade=g.chance(),
     ),
-    s.RevokePrivileges: lambda g: s.RevokePrivileges(
-        privileges=g.privileges(), on=g.on(), user=g.user()
+    p.ShowGrants: lambda g: p.ShowGrants(
+        on=g.one(None, g.on(), p.OnRole(role=g.role())), grantee=g.maybe(g.grantee)
     ),
-    s.ShowGrants: lambda g: s.ShowGrants(on=g.maybe(g.on), user=g.maybe(g.user)),
+    p.CreateRole: lambda g: p.CreateRole(role=g.role(), if_not_exists=g.chance()),
+    p.DropRole: lambda g: p.DropRole(role=g.role(), if_exists=g.chance(), cascade=g.chance()),
+    p.GrantRole: lambda g: p.GrantRole(role=g.role(), member=g.member()),
+    p.RevokeRole: lambda g: p.RevokeRole(role=g.role(), member=g.member()),
+    p.ShowRoles: lambda g: p.ShowRoles(current=g.chance()),
+    p.SetOwner: lambda g: p.SetOwner(on=g.on(), owner=g.owner()),
     s.ResetOption: lambda g: s.ResetOption(key=g.maybe(g.text)),
 }
 

@@ -10,6 +10,20 @@ from tidegate_server.core.model.clauses import (
     Watermark,
 )
 from tidegate_server.core.model.names import quote_identifier, quote_literal
+from tidegate_server.core.model.privileges import PUBLIC, Grantee
+from tidegate_server.core.sql.privilege_statements import (
+    CreateRole,
+    DropRole,
+    GrantPrivileges,
+    GrantRole,
+    OnObject,
+    OnRole,
+    RevokePrivileges,
+    RevokeRole,
+    SetOwner,
+    ShowGrants,
+    ShowRoles,
+)
 from tidegate_server.core.sql.render import (
     render_column,
     render_create,
@@ -51,19 +65,14 @@ from tidegate_server.core.sql.statements import (
     DescribeTable,
     DropMaterializedTable,
     Explain,
-    GrantPrivileges,
     Name,
-    OnSchema,
-    OnTable,
     PrimaryKeyClause,
     ResetOption,
-    RevokePrivileges,
     RolledBack,
     SchemaChange,
     SetOption,
     ShowCreateMaterializedTable,
     ShowCreateTable,
-    ShowGrants,
     ShowLag,
     ShowLineage,
     ShowMaterializedTables,
@@ -103,6 +112,10 @@ def render(statement: Statement) -> str:
             return f"RESET {quote_literal(key)}" if key is not None else "RESET"
         case GrantPrivileges() | RevokePrivileges() | ShowGrants():
             return _privilege_statement(statement)
+        case CreateRole() | DropRole() | GrantRole() | RevokeRole() | ShowRoles():
+            return _role_statement(statement)
+        case SetOwner(on=on, owner=owner):
+            return f"ALTER {_object(on)} SET OWNER TO {_grantee(owner)}"
         case SparkStatement(text=text):
             return text
         case (
@@ -280,25 +293,59 @@ def _explain(statement: Explain) -> str:
 
 def _privilege_statement(statement: GrantPrivileges | RevokePrivileges | ShowGrants) -> str:
     match statement:
-        case GrantPrivileges(on=on, user=user):
-            privileges = _privilege_list(statement)
-            return f"GRANT {privileges} {_on(on)} TO USER {quote_identifier(user)}"
-        case RevokePrivileges(on=on, user=user):
-            privileges = _privilege_list(statement)
-            return f"REVOKE {privileges} {_on(on)} FROM USER {quote_identifier(user)}"
-        case ShowGrants(on=on, user=user):
-            where = f" {_on(on)}" if on is not None else ""
-            whose = f" FOR USER {quote_identifier(user)}" if user is not None else ""
-            return f"SHOW GRANTS{where}{whose}"
+        case GrantPrivileges(on=on, grantee=grantee, grantable=grantable):
+            option = " WITH GRANT OPTION" if grantable else ""
+            granted = f"{_privilege_list(statement)} ON {_object(on)}"
+            return f"GRANT {granted} TO {_grantee(grantee)}{option}"
+        case RevokePrivileges(on=on, grantee=grantee):
+            option = "GRANT OPTION FOR " if statement.option_only else ""
+            cascade = " CASCADE" if statement.cascade else ""
+            revoked = f"{_privilege_list(statement)} ON {_object(on)}"
+            return f"REVOKE {option}{revoked} FROM {_grantee(grantee)}{cascade}"
+        case ShowGrants(on=shown, grantee=of):
+            whose = f" FOR {_grantee(of)}" if of is not None else ""
+            return f"SHOW GRANTS{_shown(shown)}{whose}"
+
+
+def _role_statement(
+    statement: CreateRole | DropRole | GrantRole | RevokeRole | ShowRoles,
+) -> str:
+    match statement:
+        case CreateRole(role=name, if_not_exists=if_not_exists):
+            return f"CREATE ROLE {'IF NOT EXISTS ' if if_not_exists else ''}{_name((name,))}"
+        case DropRole(role=name, if_exists=if_exists, cascade=cascade):
+            end = " CASCADE" if cascade else ""
+            return f"DROP ROLE {'IF EXISTS ' if if_exists else ''}{_name((name,))}{end}"
+        case GrantRole(role=name, member=member):
+            return f"GRANT ROLE {_name((name,))} TO {_grantee(member)}"
+        case RevokeRole(role=name, member=member):
+            return f"REVOKE ROLE {_name((name,))} FROM {_grantee(member)}"
+        case ShowRoles(current=current):
+            return "SHOW CURRENT ROLES" if current else "SHOW ROLES"
+
+
+def _shown(on: OnObject | OnRole | None) -> str:
+    match on:
+        case None:
+            return ""
+        case OnRole(role=name):
+            return f" ON ROLE {_name((name,))}"
+        case OnObject():
+            return f" ON {_object(on)}"
 
 
 def _privilege_list(statement: GrantPrivileges | RevokePrivileges) -> str:
     return ", ".join(privilege.value for privilege in statement.privileges)
 
 
-def _on(on: OnTable | OnSchema) -> str:
-    kind = "SCHEMA" if isinstance(on, OnSchema) else "MATERIALIZED TABLE"
-    return f"ON {kind} {'.'.join(quote_identifier(part) for part in on.name)}"
+def _object(on: OnObject) -> str:
+    return f"{on.kind.value} {_name(on.name)}"
+
+
+def _grantee(grantee: Grantee) -> str:
+    if grantee == PUBLIC:
+        return "PUBLIC"
+    return f"{grantee.kind.value} {quote_identifier(grantee.name)}"
 
 
 def _name(name: Name) -> str:

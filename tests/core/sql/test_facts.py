@@ -6,9 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.sql.dialect import head
 from tidegate_server.core.sql.facts import facts_of
-from tidegate_server.core.sql.statements import ListingKind, StatementFacts
+from tidegate_server.core.sql.statements import (
+    ListingKind,
+    ObjectAct,
+    ObjectChange,
+    StatementFacts,
+)
 
 
 def facts(text: str) -> StatementFacts:
@@ -171,3 +177,74 @@ def test_listings_are_told_apart(text: str, kind: ListingKind | None) -> None:
 )
 def test_statements_that_run_others_are_known(text: str, runs: bool) -> None:
     assert facts(text).runs_others is runs
+
+
+# ---- what a statement does to an object ------------------------------------------------------
+
+TABLE, VIEW, FUNCTION, SCHEMA = (
+    SecuredKind.TABLE,
+    SecuredKind.VIEW,
+    SecuredKind.FUNCTION,
+    SecuredKind.SCHEMA,
+)
+CHANGES = {
+    "DROP TABLE a.b": ObjectChange(act=ObjectAct.DROP, kind=TABLE, name=("a", "b")),
+    "drop view if exists `a b`.c.`if`": ObjectChange(
+        act=ObjectAct.DROP, kind=VIEW, name=("a b", "c", "if")
+    ),
+    "DROP DATABASE IF EXISTS s CASCADE": ObjectChange(act=ObjectAct.DROP, kind=SCHEMA, name=("s",)),
+    "DROP FUNCTION f": ObjectChange(act=ObjectAct.DROP, kind=FUNCTION, name=("f",)),
+    "DROP TABLE IDENTIFIER('a')": ObjectChange(act=ObjectAct.DROP, kind=TABLE, name=()),
+    "ALTER TABLE a RENAME TO b.c": ObjectChange(
+        act=ObjectAct.RENAME, kind=TABLE, name=("a",), new_name=("b", "c")
+    ),
+    "/* why */ ALTER VIEW s.a RENAME TO b -- x": ObjectChange(
+        act=ObjectAct.RENAME, kind=VIEW, name=("s", "a"), new_name=("b",)
+    ),
+    "ALTER TABLE IDENTIFIER('a') RENAME TO b": ObjectChange(
+        act=ObjectAct.RENAME, kind=TABLE, name=()
+    ),
+    "CREATE FUNCTION s.f(x INT) RETURNS INT RETURN x": ObjectChange(
+        act=ObjectAct.CREATE, kind=FUNCTION, name=("s", "f")
+    ),
+    "CREATE OR REPLACE FUNCTION f() RETURNS INT RETURN 1": ObjectChange(
+        act=ObjectAct.CREATE, kind=FUNCTION, name=("f",), may_exist=True
+    ),
+    "CREATE FUNCTION IF NOT EXISTS f AS 'a.b.C'": ObjectChange(
+        act=ObjectAct.CREATE, kind=FUNCTION, name=("f",), may_exist=True
+    ),
+    "CREATE OR REPLACE VIEW v AS SELECT 1": ObjectChange(
+        act=ObjectAct.CREATE, kind=VIEW, name=("v",), may_exist=True
+    ),
+    "REPLACE TABLE t (x INT) USING delta": ObjectChange(
+        act=ObjectAct.CREATE, kind=TABLE, name=("t",), may_exist=True
+    ),
+    "CREATE TEMPORARY FUNCTION f AS 'a.b.C'": None,
+    "CREATE OR REPLACE TEMP VIEW v AS SELECT 1": None,
+    "CREATE VIEW v AS SELECT 1": None,
+    "CREATE TABLE t (x INT)": None,
+    "DROP TEMPORARY FUNCTION f": None,
+    "ALTER TABLE a RENAME COLUMN b TO c": None,
+    "ALTER TABLE a ADD COLUMN drop INT": None,
+    "SELECT 'DROP TABLE t'": None,
+}
+
+
+@pytest.mark.parametrize("text", CHANGES)
+def test_the_object_that_a_statement_changes_is_known(text: str) -> None:
+    assert facts(text).change == CHANGES[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("SHOW SCHEMAS", ListingKind.SCHEMAS),
+        ("show databases like 'a'", ListingKind.SCHEMAS),
+        ("SHOW NAMESPACES", ListingKind.SCHEMAS),
+        ("SHOW FUNCTIONS", ListingKind.FUNCTIONS),
+        ("SHOW USER FUNCTIONS IN d", ListingKind.FUNCTIONS),
+        ("SHOW COLUMNS IN t", None),
+    ],
+)
+def test_lists_of_names_are_known(text: str, kind: ListingKind | None) -> None:
+    assert facts(text).lists is kind

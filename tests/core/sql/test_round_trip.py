@@ -91,6 +91,7 @@ _GRAMMAR = {
     "MT_START_MODE_ARGUMENT",
     "MT_TEMPORARY_UNSUPPORTED",
     "MT_UNIQUE_UNSUPPORTED",
+    "NOT_SUPPORTED",
     "MT_WATERMARK_MULTIPLE",
 }
 """The codes with which a parser refuses."""

@@ -17,6 +17,8 @@ import trustme
 BASE = "dc=example,dc=org"
 PEOPLE = {"ada": "lovelace", "eva,the (2nd)*": "p=w#1", "twin": "a"}
 """Who has an entry, and the password."""
+GROUPS = {"staff": ("ada", "eva,the (2nd)*"), "admins": ("ada",), "guests": ("twin",)}
+"""The members of every group."""
 
 _CONFIGURATION = """\
 include {schema}/core.schema
@@ -51,6 +53,10 @@ ou: people
 dn: ou=others,{BASE}
 objectClass: organizationalUnit
 ou: others
+
+dn: ou=groups,{BASE}
+objectClass: organizationalUnit
+ou: groups
 
 dn: cn=reader,{BASE}
 objectClass: person
@@ -119,6 +125,11 @@ def _people() -> str:
         f"dn: uid=twin,ou=others,{BASE}\nobjectClass: inetOrgPerson\n"
         "uid: twin\ncn: twin\nsn: twin\nuserPassword: a\n"
     )
+    entries += [
+        f"dn: cn={name},ou=groups,{BASE}\nobjectClass: groupOfNames\ncn: {name}\n"
+        + "".join(f"member: uid={_escape(user)},ou=people,{BASE}\n" for user in members)
+        for name, members in GROUPS.items()
+    ]
     return "\n" + "\n".join(entries)
 
 

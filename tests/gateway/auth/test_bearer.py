@@ -82,6 +82,30 @@ def test_another_claim_can_name_the_user(jwks: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("claim", "groups"),
+    [
+        (["staff", "admins"], ("admins", "staff")),
+        ("staff", ("staff",)),
+        (["staff", 3, "", " padded "], ("staff",)),
+        ([], ()),
+        (None, ()),
+    ],
+)
+def test_a_claim_lists_the_groups(jwks: Path, claim: Any, groups: tuple[str, ...]) -> None:
+    tokens = BearerTokens(section(str(jwks), groups_claim="roles"))
+    assert tokens.check(token(roles=claim)).groups == groups
+
+
+def test_without_such_a_claim_groups_are_unknown(tokens: BearerTokens) -> None:
+    assert tokens.check(token(groups=["staff"])).groups is None
+
+
+def test_a_claim_of_groups_that_is_not_a_list_is_refused(jwks: Path) -> None:
+    tokens = BearerTokens(section(str(jwks), groups_claim="roles"))
+    assert "roles is not a list" in refusal(tokens, token(roles={"staff": True}))
+
+
+@pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"aud": "another service"}, "[Aa]udience"),
@@ -93,6 +117,8 @@ def test_another_claim_can_name_the_user(jwks: Path) -> None:
         ({"nbf": 4e9}, "not yet valid"),
         ({"sub": None}, "names no user"),
         ({"sub": " ada"}, "names no user"),
+        ({"sub": "unowned"}, "names no user"),
+        ({"sub": "ROLE admins"}, "names no user"),
     ],
 )
 def test_a_claim_that_does_not_fit_is_named(

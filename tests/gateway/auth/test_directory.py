@@ -15,6 +15,7 @@ from tests.gateway.auth.slapd import BASE, PEOPLE, DirectoryServer
 from tests.gateway.protocol.gateway import running_gateway
 from tidegate_server.core.config import Config, LdapSection
 from tidegate_server.core.errors import ServerError
+from tidegate_server.gateway.auth.base import AuthenticatedUser
 from tidegate_server.gateway.auth.directory import Directory
 
 TEMPLATE = {"user_dn": f"uid={{user}},ou=people,{BASE}"}
@@ -142,3 +143,51 @@ def test_a_directory_that_is_not_there_is_said_to_be_unavailable() -> None:
         port = taken.getsockname()[1]
     checking = Directory(LdapSection(url=f"ldap://127.0.0.1:{port}", **TEMPLATE))
     assert code_of(checking, "ada", "lovelace") == "LOGIN_UNAVAILABLE"
+
+
+# ---- groups ----------------------------------------------------------------------------------
+
+GROUPS_OF = {"ada": {"admins", "staff"}, "eva,the (2nd)*": {"staff"}}
+
+
+@pytest.mark.parametrize("user", GROUPS_OF)
+def test_the_groups_of_a_user_are_found(
+    directory: DirectoryServer, search: dict[str, Any], user: str
+) -> None:
+    settings = {**search, "group_base_dn": f"ou=groups,{BASE}"}
+    found = Directory(LdapSection(url=directory.url, **settings)).authenticate(user, PEOPLE[user])
+    assert isinstance(found, AuthenticatedUser)
+    assert (found.user, set(found.groups)) == (user, GROUPS_OF[user])
+
+
+def test_a_filter_of_groups_may_name_the_user(
+    directory: DirectoryServer, search: dict[str, Any]
+) -> None:
+    settings = {
+        **search,
+        "group_base_dn": f"ou=people,{BASE}",
+        "group_filter": "(uid={user})",
+        "group_attribute": "sn",
+    }
+    found = Directory(LdapSection(url=directory.url, **settings)).authenticate("ada", "lovelace")
+    assert found == AuthenticatedUser(user="ada", groups=("ada",))
+
+
+def test_groups_that_cannot_be_read_are_the_servers_fault(
+    directory: DirectoryServer, search: dict[str, Any]
+) -> None:
+    settings = {**search, "group_base_dn": "ou=none,dc=example,dc=org"}
+    checking = Directory(LdapSection(url=directory.url, **settings))
+    assert code_of(checking, "ada", "lovelace") == "LOGIN_UNAVAILABLE"
+    assert code_of(checking, "ada", "wrong") == "LOGIN_REFUSED"
+
+
+def test_a_login_records_the_groups(directory: DirectoryServer, search: dict[str, Any]) -> None:
+    config = Config(
+        server={"port": 0, "auth": "LDAP"},  # type: ignore[arg-type]
+        ldap=LdapSection(url=directory.url, group_base_dn=f"ou=groups,{BASE}", **search),
+    )
+    with running_gateway(config) as gateway:
+        settings: dict[str, Any] = {"host": gateway.host, "port": gateway.port}
+        tidegate.connect(user="ada", password="lovelace", **settings).close()
+        assert gateway.sessions._services.privileges.groups_of("ada") == {"admins", "staff"}

@@ -13,7 +13,12 @@ import pytest
 
 from tidegate_server.core.config import LoginSection, ProxySection
 from tidegate_server.core.errors import ServerError
-from tidegate_server.gateway.auth.base import Identity, Peer, is_loopback
+from tidegate_server.gateway.auth.base import (
+    AuthenticatedUser,
+    Identity,
+    Peer,
+    is_loopback,
+)
 from tidegate_server.gateway.auth.cookies import Cookies
 from tidegate_server.gateway.auth.login_cache import SECONDS, LoginCache
 from tidegate_server.gateway.auth.logins import Logins, is_usable_name
@@ -53,6 +58,23 @@ def test_the_authenticator_says_how_the_user_is_called() -> None:
     logins = Logins(LoginSection())
     work = logins.check(Answering(lambda user, _: user.lower()), "CUSTOM", "Ada", "x")
     assert asyncio.run(work) == Identity(user="ada", method="CUSTOM")
+
+
+def test_an_authenticator_may_report_groups() -> None:
+    class WithGroups:
+        def authenticate(self, user: str, password: str) -> AuthenticatedUser:
+            groups = ("staff", "admins", " padded", "a" * 256)
+            return AuthenticatedUser(user=user, groups=groups)
+
+    work = Logins(LoginSection()).check(WithGroups(), "CUSTOM", "ada", "lovelace")
+    expected = Identity(user="ada", method="CUSTOM", groups=("admins", "staff"))
+    assert asyncio.run(work) == expected
+
+
+def test_a_user_cannot_have_the_name_of_another_owner() -> None:
+    assert not is_usable_name("unowned")
+    assert not is_usable_name("ROLE admins")
+    assert is_usable_name("role admins")
 
 
 @pytest.mark.parametrize("user", ["", " ada", "ada ", "a\nb", "a\0b", "a" * 257])

@@ -17,6 +17,7 @@ from tidegate_server.core.messages.answers import (
     Answer,
     Done,
     Executed,
+    ObjectFound,
     Planned,
     Progress,
     SettingsChecked,
@@ -31,9 +32,11 @@ from tidegate_server.core.messages.requests import (
     CloseResult,
     Execute,
     ExplainRefresh,
+    FindObject,
     ListTables,
     OpenSession,
     Request,
+    SetObjectOwner,
     SourceVersions,
 )
 from tidegate_server.core.model.names import TableName
@@ -98,6 +101,8 @@ class FakeEngine:
         self.storage = FakeStorage()
         self.generation = 1
         self.ready = True
+        self.catalog = "c"
+        """The current catalog of every session after a statement."""
 
     def call(
         self,
@@ -126,7 +131,7 @@ class FakeEngine:
                     has_result_set=False,
                     chunks=0,
                     rows=0,
-                    current_catalog="c",
+                    current_catalog=self.catalog,
                     current_schema=schema,
                 )
             case ExplainRefresh():
@@ -138,7 +143,9 @@ class FakeEngine:
             case CheckSettings(settings=settings):
                 known = {key: near for key, near in self.similar.items() if key in settings}
                 return SettingsChecked(similar=known)
-            case CloseResult() | OpenSession():
+            case FindObject():
+                return ObjectFound()
+            case CloseResult() | OpenSession() | SetObjectOwner():
                 return Done()
             case _:
                 raise AssertionError(f"unexpected {request}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tests.contract.examples import NOON
@@ -9,14 +10,31 @@ from tests.contract.examples import table as example
 from tests.gateway.command.fakes import FakeEngine, World, analysis
 from tidegate_server.core.config import AuthorizationSection, Config, ServerSection
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.answers import Mention, Reading, Surveyed
-from tidegate_server.core.messages.requests import Survey
-from tidegate_server.core.model.names import TableName
+from tidegate_server.core.messages.answers import (
+    Done,
+    FunctionList,
+    Mention,
+    NameList,
+    ObjectFound,
+    Reading,
+    SchemaNames,
+    Surveyed,
+)
+from tidegate_server.core.messages.requests import (
+    FindObject,
+    ListFunctions,
+    ListNames,
+    SetObjectOwner,
+    Survey,
+)
+from tidegate_server.core.model.names import FunctionName, TableName
 from tidegate_server.core.model.privileges import (
     Grant,
     GrantObject,
     Privilege,
+    SecuredKind,
     TableObject,
+    user,
 )
 from tidegate_server.gateway.authorization.rights import (
     Action,
@@ -34,29 +52,81 @@ GIVEN = {
 }
 
 
-def grant(user: str, privilege: Privilege, on: GrantObject) -> Grant:
-    return Grant(user=user, privilege=privilege, object=on, granted_by="ann", granted_at=NOON)
+def grant(name: str, privilege: Privilege, on: GrantObject) -> Grant:
+    return Grant(
+        grantee=user(name), privilege=privilege, object=on, granted_by="ann", granted_at=NOON
+    )
 
 
 READS_M = Surveyed(readings=(Reading(name=TableName("c", "d", "m"), location="file:/warehouse/m"),))
 
 
+Key = tuple[SecuredKind, str, str]
+"""Kind, schema and name of an object; a schema has an empty name."""
+
+
 class SurveyingEngine(FakeEngine):
-    """Also answers surveys with what the test prepared."""
+    """Also answers surveys with what the test prepared, and knows plain objects with owners."""
 
     def __init__(self) -> None:
         super().__init__()
         self.surveys: dict[str, Surveyed] = {}
+        self.objects: dict[Key, str] = {(SecuredKind.SCHEMA, "d", ""): "dora"}
+        self.before_answer: Callable[[object], None] = lambda request: None
 
     def call(self, request, **options):  # type: ignore[no-untyped-def]
+        self.before_answer(request)
         if isinstance(request, Survey):
             self.requests.append(request)
             return self.surveys.get(request.sql.strip(), Surveyed())
+        match request:
+            case FindObject(kind=kind, name=name):
+                return self._find(kind, name)
+            case SetObjectOwner(kind=kind, name=name, owner=owner):
+                self._raise_failure(request)
+                self.objects[kind, name.schema, name.table] = owner
+                return Done()
+            case ListNames():
+                self._raise_failure(request)
+                return self._names()
+            case ListFunctions():
+                found = (FunctionName(n, s) for k, s, n in self.objects if k.value == "FUNCTION")
+                return FunctionList(functions=(FunctionName("abs"), *found))
         try:
             return super().call(request, **options)
         except AssertionError as unknown:
             # Any other request shows that the user was authorized.
             raise error(Code.NOT_SUPPORTED, what="this request") from unknown
+
+    def _raise_failure(self, request: object) -> None:
+        if failure := self.failures.get(type(request)):
+            raise failure
+
+    def _find(self, kind: SecuredKind, name: TableName) -> ObjectFound:
+        relations = (SecuredKind.TABLE, SecuredKind.VIEW)
+        for each in relations if kind in relations else (kind,):
+            owner = self.objects.get((each, name.schema, name.table))
+            if owner is not None:
+                return ObjectFound(kind=each, owner=owner)
+        return ObjectFound()
+
+    def _names(self) -> NameList:
+        def of(schema: str, kind: SecuredKind) -> dict[str, str]:
+            return {n: o for (k, s, n), o in self.objects.items() if (k, s) == (kind, schema)}
+
+        return NameList(
+            schemas=tuple(
+                SchemaNames(
+                    schema=schema,
+                    tables=tuple(of(schema, SecuredKind.TABLE)),
+                    views=tuple(of(schema, SecuredKind.VIEW)),
+                    owner=owner,
+                    owners={**of(schema, SecuredKind.TABLE), **of(schema, SecuredKind.VIEW)},
+                )
+                for (kind, schema, _), owner in self.objects.items()
+                if kind is SecuredKind.SCHEMA
+            )
+        )
 
 
 @dataclass

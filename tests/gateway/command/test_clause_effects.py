@@ -141,6 +141,7 @@ ACTIONS: dict[str, str] = {
     "DISCARD": "gateway/command/test_held.py::",
     "DROP": "gateway/command/test_schema_changes.py::",
     "MODIFY": "gateway/command/test_schema_changes.py::",
+    "OWNER": "gateway/command/test_grants.py::",
     "PUBLISH": "gateway/command/test_held.py::",
     "REFRESH": "gateway/command/test_refresh.py::",
     "RENAME": "gateway/command/test_rename.py::",

@@ -116,4 +116,5 @@ def test_such_settings_are_denied_in_every_way_they_can_come(guarded_world: Guar
     setting = Access(act=Act.SET, kind=ObjectKind.SETTING, name="spark.jars")
     guarded_world.engine.surveys["SELECT 7"] = Surveyed(accesses=(setting,))
     assert guarded_world.outcome("SELECT 7") == "ACCESS_DENIED"
-    check_settings({"spark.jars": "/x.jar"}, Config(), "bob")
+    guarded_world.config = Config()
+    check_settings({"spark.jars": "/x.jar"}, guarded_world._services(), "bob")

@@ -15,7 +15,7 @@ from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Reading, Surveyed
 from tidegate_server.core.messages.requests import Execute, Survey
 from tidegate_server.core.model.names import TableName
-from tidegate_server.core.model.privileges import Grant, Privilege, TableObject
+from tidegate_server.core.model.privileges import Grant, Privilege, TableObject, user
 from tidegate_server.core.model.runs import Strategy, Trigger
 from tidegate_server.core.model.states import RunState
 from tidegate_server.gateway.context import Services
@@ -266,7 +266,7 @@ def test_refresh_needs_the_privilege_to_refresh(stale: Stale) -> None:
     def give(privilege: Privilege, table: str) -> None:
         stale.privileges.grant(
             Grant(
-                user="bob",
+                grantee=user("bob"),
                 privilege=privilege,
                 object=on[table],
                 granted_by="ann",

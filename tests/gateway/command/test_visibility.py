@@ -5,20 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pyarrow as pa
+import pytest
 
 from tests.gateway.command.fakes import name
-from tests.gateway.command.guarded import DAILY, HOURLY, SYSTEM, Guarded, of_system
+from tests.gateway.command.guarded import DAILY, HOURLY, SYSTEM, Guarded, grant, of_system
 from tidegate_server.core.config import Config
 from tidegate_server.core.messages.answers import Mention, Surveyed
-from tidegate_server.core.model.privileges import (
-    Privilege,
-)
-from tidegate_server.core.model.result import RowsResult
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.privileges import NamedObject, Privilege, SecuredKind
+from tidegate_server.core.model.result import Result, RowsResult
 from tidegate_server.core.model.types import Column, Schema
+from tidegate_server.core.sql.statements import ListingKind
 from tidegate_server.gateway.authorization.admission import (
     hidden_names,
 )
+from tidegate_server.gateway.authorization.listings import narrow_listing
 from tidegate_server.gateway.authorization.visibility import narrow_query, without_hidden
+from tidegate_server.gateway.context import Context
 
 
 def test_lists_leave_out_what_a_user_may_not_know_of(guarded_world: Guarded) -> None:
@@ -92,3 +95,79 @@ def test_spark_lists_lose_hidden_tables_and_nothing_else() -> None:
     [batch] = shown.batches(0)
     assert [tuple(row.values()) for row in batch.to_pylist()] == rows[1:]
     assert shown.schema == schema
+
+
+# ---- plain objects ---------------------------------------------------------------------------
+
+
+def listed(*rows: tuple[object, ...]) -> RowsResult:
+    kinds = {str: pa.string(), bool: pa.bool_()}
+    columns = [Column(name=f"c{place}", type="string") for place in range(len(rows[0]))]
+    return RowsResult(
+        Schema(tuple(columns)), list(rows), types=tuple(kinds[type(cell)] for cell in rows[0])
+    )
+
+
+LISTS: dict[ListingKind, list[tuple[object, ...]]] = {
+    ListingKind.SCHEMAS: [("d",), ("default",), ("information_schema",), ("other",)],
+    ListingKind.TABLES: [
+        ("d", "t", False),
+        ("d", "v", False),
+        ("d", "m", False),
+        ("other", "t", False),
+        ("", "mine", True),
+    ],
+    ListingKind.FUNCTIONS: [("abs",), ("spark_catalog.d.f",), ("d.g",), ("+",)],
+}
+SEEN: dict[str, dict[ListingKind, set[object]]] = {
+    "bob": {
+        ListingKind.SCHEMAS: {"d", "default", "information_schema"},
+        ListingKind.TABLES: {("d", "v"), ("d", "m"), ("", "mine")},
+        ListingKind.FUNCTIONS: {"abs", "spark_catalog.d.f", "+"},
+    },
+    "olga": {
+        ListingKind.SCHEMAS: {"default", "information_schema", "other"},
+        ListingKind.TABLES: {("other", "t"), ("", "mine")},
+        ListingKind.FUNCTIONS: {"abs", "+"},
+    },
+    "eve": {
+        ListingKind.SCHEMAS: {"default", "information_schema"},
+        ListingKind.TABLES: {("", "mine")},
+        ListingKind.FUNCTIONS: {"abs", "+"},
+    },
+}
+
+
+@pytest.mark.parametrize("kind", LISTS)
+@pytest.mark.parametrize("user", SEEN)
+def test_lists_of_spark_omit_what_a_user_has_no_privilege_on(
+    guarded_world: Guarded, user: str, kind: ListingKind
+) -> None:
+    world = guarded_world
+    world.engine.objects |= {
+        (SecuredKind.SCHEMA, "default", ""): "unowned",
+        (SecuredKind.SCHEMA, "other", ""): "unowned",
+        (SecuredKind.TABLE, "d", "t"): "ann",
+        (SecuredKind.VIEW, "d", "v"): "ann",
+        (SecuredKind.TABLE, "other", "t"): "olga",
+    }
+    world.may(Privilege.SELECT)
+    catalog = "spark_catalog"
+    view = NamedObject(kind=SecuredKind.VIEW, catalog=catalog, schema="d", name="v", owner="ann")
+    world.privileges.grant(grant("bob", Privilege.SELECT, view))
+    world.privileges.set_function_owner(TableName(catalog, "d", "f"), "bob")
+    world.be(user)
+    rows = [row for batch in narrowed(world, kind).batches(0) for row in batch.to_pylist()]
+    seen = [tuple(row.values()) for row in rows]
+    assert {row[0] if len(row) == 1 else row[:2] for row in seen} == SEEN[user][kind]
+
+
+def narrowed(world: Guarded, kind: ListingKind) -> Result:
+    context = Context(
+        services=world._services(),
+        session=world.session,
+        operation_id="op",
+        log=world.logged.append,
+        progress=lambda progress: None,
+    )
+    return narrow_listing(listed(*LISTS[kind]), kind, context)

@@ -90,6 +90,7 @@ class FakeEngine:
         self.calls: list[Any] = []
         self.canceled: dict[str, threading.Event] = {}
         self.unusable: ServerError | None = None
+        self.owners: dict[tuple[str, str], str] = {}
 
     def call(self, request: Any, *, on_progress: Any = None, wait: float | None = None) -> Any:
         self.calls.append(request)
@@ -129,7 +130,13 @@ class FakeEngine:
 
         return NameList(
             schemas=tuple(
-                SchemaNames(schema=name, tables=of(name, "TABLE"), views=of(name, "VIEW"))
+                SchemaNames(
+                    schema=name,
+                    tables=of(name, "TABLE"),
+                    views=of(name, "VIEW"),
+                    owner=self.owners.get((name, ""), ""),
+                    owners={t: o for (schema, t), o in self.owners.items() if schema == name},
+                )
                 for name in ("default", "other_db")
             )
         )

@@ -254,3 +254,16 @@ def test_functions_are_asked_for_again_after_a_change() -> None:
     assert FunctionName("g", "default") not in snapshot.functions()
     snapshot.invalidate("CREATE FUNCTION g AS 'x.G'")
     assert FunctionName("g", "default") in snapshot.functions()
+
+
+def test_owners_are_read_with_the_names_if_they_matter() -> None:
+    engine, clock = FakeEngine(), FakeClock()
+    engine.owners = {("default", "orders"): "carl", ("other_db", ""): "dora"}
+    cache = MetadataCache(FakeCatalog(), engine, clock, with_owners=True)  # type: ignore[arg-type]
+    found = cache.listing()
+    assert {t.name.table: t.owner for t in found.tables}["orders"] == "carl"
+    assert found.schema_owners == {"other_db": "dora"}
+    assert ListNames(with_owners=True) in engine.calls
+    engine.owners["default", "orders"] = "eve"
+    cache.invalidate("ALTER TABLE orders SET OWNER TO USER eve")
+    assert {t.name.table: t.owner for t in cache.listing().tables}["orders"] == "eve"

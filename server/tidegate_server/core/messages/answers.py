@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.access import Access
 from tidegate_server.core.model.names import FunctionName, TableName
+from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.model.table import ColumnOrigin
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.model.versions import Source
@@ -328,6 +329,10 @@ class SchemaNames:
     schema: str
     tables: tuple[str, ...] = ()
     views: tuple[str, ...] = ()
+    owner: str = ""
+    """The schema's owner; empty if it was not requested or is unknown."""
+    owners: Mapping[str, str] = field(default_factory=dict)
+    """The owners of the tables and views, if they were requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,6 +340,15 @@ class NameList:
     """Every schema of the metastore with its names."""
 
     schemas: tuple[SchemaNames, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectFound:
+    """What an object is and who owns it; ``kind`` None means there is none."""
+
+    kind: SecuredKind | None = None
+    owner: str = ""
+    """Empty if unknown, as that of a function always is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -410,6 +424,7 @@ Answer = (
     | LastCommitted
     | TableList
     | NameList
+    | ObjectFound
     | FunctionList
     | Failure
 )

@@ -20,6 +20,7 @@ from tidegate_server.core.messages.answers import (
     LastCommitted,
     MaintenanceDone,
     NameList,
+    ObjectFound,
     Planned,
     Refreshed,
     Rewritten,
@@ -35,6 +36,7 @@ from tidegate_server.core.messages.answers import (
 from tidegate_server.core.model.access import Admission
 from tidegate_server.core.model.clauses import Expectation
 from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.model.types import Schema
 from tidegate_server.core.model.versions import Source
 from tidegate_server.core.refresh.maintenance import Horizon, RowPart
@@ -526,6 +528,36 @@ class ListTables(Request[TableList]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListNames(Request[NameList]):
     """Ask for the names of the metastore alone, which is quick."""
+
+    with_owners: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindObject(Request[ObjectFound]):
+    """Ask what a name of the metastore means, and for its owner.
+
+    With TABLE and VIEW, either is found. Of a schema, ``name.table`` is empty.
+    """
+
+    kind: SecuredKind
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetObjectOwner(Request[Done]):
+    """Record the owner of a schema, table or view in its metastore entry."""
+
+    kind: SecuredKind
+    name: TableName
+    owner: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseOwners(Request[Done]):
+    """Record, once per metastore, that what belongs to the engine's own user has no owner.
+
+    Earlier versions recorded that user as the owner of views and schemas.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,29 +1,165 @@
-"""Privileges on materialized tables and their grants."""
+"""Privileges on objects, the users, roles and groups that hold them, and their grants."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
+from typing import Final
+
+from tidegate_server.core.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 
 
 class Privilege(Enum):
-    """A privilege on a materialized table.
+    """A privilege on an object.
 
-    SELECT: read it. REFRESH: refresh it and cancel refreshes. ALTER: change its definition,
-    suspend and resume it. ALL: all three.
+    On a schema, SELECT, MODIFY, ALTER, REFRESH and EXECUTE apply to every object in it.
     """
 
     SELECT = "SELECT"
-    REFRESH = "REFRESH"
+    """Read rows."""
+    MODIFY = "MODIFY"
+    """Change, add and remove rows."""
+    CREATE = "CREATE"
+    """Create objects in a schema."""
     ALTER = "ALTER"
+    """Change the definition and properties of an object."""
+    REFRESH = "REFRESH"
+    """Refresh a materialized table and cancel its refreshes."""
+    USAGE = "USAGE"
+    """See a schema and make it the current one."""
+    EXECUTE = "EXECUTE"
+    """Call a function."""
     ALL = "ALL"
+    """Every privilege that applies to the object."""
 
-    def parts(self) -> tuple[Privilege, ...]:
-        """Return the privileges this one includes."""
-        if self is Privilege.ALL:
-            return (Privilege.SELECT, Privilege.REFRESH, Privilege.ALTER)
-        return (self,)
+
+class SecuredKind(Enum):
+    """The kind of an object with an owner and privileges."""
+
+    SCHEMA = "SCHEMA"
+    TABLE = "TABLE"
+    VIEW = "VIEW"
+    FUNCTION = "FUNCTION"
+    MATERIALIZED_TABLE = "MATERIALIZED TABLE"
+
+    def __str__(self) -> str:
+        return self.value.lower()
+
+
+APPLICABLE: Final[Mapping[SecuredKind, tuple[Privilege, ...]]] = {
+    SecuredKind.SCHEMA: tuple(p for p in Privilege if p is not Privilege.ALL),
+    SecuredKind.TABLE: (Privilege.SELECT, Privilege.MODIFY, Privilege.ALTER),
+    SecuredKind.VIEW: (Privilege.SELECT, Privilege.ALTER),
+    SecuredKind.FUNCTION: (Privilege.EXECUTE,),
+    SecuredKind.MATERIALIZED_TABLE: (Privilege.SELECT, Privilege.ALTER, Privilege.REFRESH),
+}
+"""The privileges that apply to each kind of object."""
+
+
+def expand(privilege: Privilege, kind: SecuredKind) -> tuple[Privilege, ...]:
+    """Return the privileges that one stands for; none if it does not apply to the kind."""
+    applicable = APPLICABLE[kind]
+    if privilege is Privilege.ALL:
+        return applicable
+    return (privilege,) if privilege in applicable else ()
+
+
+# ---- grantees --------------------------------------------------------------------------------
+
+
+class GranteeKind(Enum):
+    """Who can hold privileges."""
+
+    USER = "USER"
+    ROLE = "ROLE"
+    GROUP = "GROUP"
+
+
+PUBLIC_ROLE: Final = "public"
+"""The role of every user; it cannot be created, dropped or granted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grantee:
+    """A user, a role or a group; names of roles are in lower case."""
+
+    kind: GranteeKind
+    name: str
+
+    def __str__(self) -> str:
+        return "PUBLIC" if self == PUBLIC else f"{self.kind.value.lower()} {self.name}"
+
+
+def user(name: str) -> Grantee:
+    """Return a user as a grantee."""
+    return Grantee(kind=GranteeKind.USER, name=name)
+
+
+def role(name: str) -> Grantee:
+    """Return a role as a grantee."""
+    return Grantee(kind=GranteeKind.ROLE, name=name.lower())
+
+
+def group(name: str) -> Grantee:
+    """Return a group as a grantee."""
+    return Grantee(kind=GranteeKind.GROUP, name=name)
+
+
+PUBLIC: Final = role(PUBLIC_ROLE)
+"""Everyone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """A role that an administrator created."""
+
+    name: str
+    created_by: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """A role that was granted to a user, a group or another role."""
+
+    role: str
+    member: Grantee
+    granted_by: str
+    granted_at: datetime
+
+
+# ---- owners ----------------------------------------------------------------------------------
+
+UNOWNED: Final = "unowned"
+"""The owner of an object that existed before owners were recorded; no user has this name."""
+_ROLE_OWNER: Final = "ROLE "
+
+
+def owner_text(owner: Grantee) -> str:
+    """Return how an owner is recorded: a user by its name, a role after the word ROLE."""
+    return owner.name if owner.kind is GranteeKind.USER else f"{_ROLE_OWNER}{owner.name}"
+
+
+def is_role_owner(owner: str) -> bool:
+    """Return whether a recorded owner is a role."""
+    return owner.startswith(_ROLE_OWNER)
+
+
+def owner_grantee(owner: str) -> Grantee | None:
+    """Return the recorded owner; None if there is none.
+
+    A text that begins with ROLE is always a role, so that a user's name cannot pretend to be one.
+    """
+    if owner in ("", UNOWNED):
+        return None
+    if is_role_owner(owner):
+        return role(owner.removeprefix(_ROLE_OWNER))
+    return user(owner)
+
+
+# ---- grants ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -35,21 +171,54 @@ class TableObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class SchemaObject:
-    """Every present and future materialized table of a schema; names in lower case."""
+    """A schema with every present and future object in it; names in lower case."""
 
     catalog: str
     schema: str
 
 
-GrantObject = TableObject | SchemaObject
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedObject:
+    """A plain table, a view or a function; names in lower case.
+
+    The owner is part of the identity: grants do not apply to an object that another user creates
+    under the same name.
+    """
+
+    kind: SecuredKind
+    catalog: str
+    schema: str
+    name: str
+    owner: str
+
+
+GrantObject = TableObject | SchemaObject | NamedObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """One privilege of one user on one object."""
+    """One privilege of one grantee on one object."""
 
-    user: str
+    grantee: Grantee
     privilege: Privilege
     object: GrantObject
     granted_by: str
+    """The user who granted it; empty for an initial grant."""
     granted_at: datetime
+    grantable: bool = False
+    """Whether the grantee may grant it to others."""
+    holder: Grantee | None = None
+    """Whose grant option it relies on; None if an owner or an administrator granted it."""
+
+
+INITIAL_GRANTS: Final = tuple(
+    Grant(
+        grantee=PUBLIC,
+        privilege=privilege,
+        object=SchemaObject(catalog=DEFAULT_CATALOG, schema=DEFAULT_SCHEMA),
+        granted_by="",
+        granted_at=datetime(1970, 1, 1, tzinfo=UTC),
+    )
+    for privilege in (Privilege.CREATE, Privilege.USAGE)
+)
+"""The grants of a new store."""

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tidegate_server.core.errors import Code
-from tidegate_server.core.sql import clauses
+from tidegate_server.core.model.privileges import SecuredKind
+from tidegate_server.core.sql import clauses, privileges
 from tidegate_server.core.sql.columns import schema_changes
 from tidegate_server.core.sql.cursor import Cursor
+from tidegate_server.core.sql.privilege_statements import (
+    OnObject,
+    SetOwner,
+)
 from tidegate_server.core.sql.statements import (
     AlterAdd,
     AlterAsQuery,
@@ -50,7 +55,6 @@ _SET_ELSEWHERE: Mapping[str, str] = {
     "COMMENT": "Use CREATE OR ALTER MATERIALIZED TABLE with the COMMENT.",
     "TARGET_LAG": "Write SET FRESHNESS = INTERVAL '10' MINUTE.",
     "SCHEDULE": "Write SET FRESHNESS = INTERVAL '10' MINUTE.",
-    "OWNER": "The owner of a table is the user who created it.",
 }
 
 
@@ -128,11 +132,18 @@ def _set(at: Cursor, name: Name) -> Statement:
         return AlterSetExecuteAs(name=name, execute_as=clauses.execute_as(at))
     if at.accept("IMMUTABLE"):
         return AlterSetImmutable(name=name, predicate=clauses.immutable(at))
+    if word := at.accept_any("OWNER", "AUTHORIZATION"):
+        return _set_owner(at, name, may_be_bare=word == "AUTHORIZATION")
     _refuse_empty(at, "SET", "SET ('key' = 'value')")
     if not at.sees("("):
         at.accept("(")  # recorded as possible here
         raise at.unexpected_token(hint=_SET_ELSEWHERE.get(at.spelling(), ""))
     return AlterSetOptions(name=name, options=clauses.options(at))
+
+
+def _set_owner(at: Cursor, name: Name, *, may_be_bare: bool = False) -> SetOwner:
+    on = OnObject(kind=SecuredKind.MATERIALIZED_TABLE, name=name)
+    return SetOwner(on=on, owner=privileges.owner(at, may_be_bare=may_be_bare))
 
 
 def _reset(at: Cursor, name: Name) -> Statement:
@@ -224,6 +235,7 @@ ALTER_RULES: Mapping[str, AlterRule] = {
     "DISCARD": _discard,
     "DROP": _drop_part,
     "MODIFY": _modify,
+    "OWNER": _set_owner,
     "PUBLISH": _publish,
     "REFRESH": refresh,
     "RENAME": _rename,

@@ -7,9 +7,16 @@ from collections.abc import Sequence
 
 from sqlglot.tokenizer_core import Token
 
+from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.sql.cursor import Cursor
 from tidegate_server.core.sql.dialect import readable
-from tidegate_server.core.sql.statements import ListingKind, StatementFacts
+from tidegate_server.core.sql.statements import (
+    ListingKind,
+    Name,
+    ObjectAct,
+    ObjectChange,
+    StatementFacts,
+)
 
 _TIME_ZONE = re.compile(r"\bSET\s+TIME\s+ZONE\b|\bspark\.sql\.session\.timeZone\b", re.IGNORECASE)
 _INSERT = re.compile(r"\bINSERT\b", re.IGNORECASE)
@@ -25,6 +32,12 @@ _WITHOUT_ROWS = (
 )
 _NAMED_ONLY = ("VIEW", "FUNCTION", "SCHEMA", "DATABASE", "NAMESPACE")
 """Objects that CREATE makes from a text without running it."""
+_KINDS = {
+    "TABLE": SecuredKind.TABLE,
+    "VIEW": SecuredKind.VIEW,
+    "FUNCTION": SecuredKind.FUNCTION,
+    **dict.fromkeys(("SCHEMA", "DATABASE", "NAMESPACE"), SecuredKind.SCHEMA),
+}
 
 
 def facts_of(text: str, head: Sequence[Token]) -> StatementFacts:
@@ -46,6 +59,7 @@ def facts_of(text: str, head: Sequence[Token]) -> StatementFacts:
         is_set=first == "SET",
         creates_temporary=_temporary_object(Cursor("", head)),
         drops=_dropped_object(Cursor("", head)),
+        change=_object_change(Cursor("", head)),
     )
 
 
@@ -80,7 +94,12 @@ def _listing(at: Cursor) -> ListingKind | None:
         return ListingKind.TABLES
     if at.sees("TABLE", "EXTENDED"):
         return ListingKind.TABLE_EXTENDED
-    return ListingKind.VIEWS if at.sees("VIEWS") else None
+    if at.accept_any("SCHEMAS", "DATABASES", "NAMESPACES"):
+        return ListingKind.SCHEMAS
+    if at.sees("VIEWS"):
+        return ListingKind.VIEWS
+    at.accept_any("USER", "SYSTEM", "ALL")
+    return ListingKind.FUNCTIONS if at.sees("FUNCTIONS") else None
 
 
 def _temporary_object(at: Cursor) -> str | None:
@@ -111,3 +130,54 @@ def _dropped_object(at: Cursor) -> str | None:
 def _kind_and_name(kind: str | None, at: Cursor) -> str | None:
     name = at.word()
     return None if kind is None or name is None else f"{kind.lower()} {name.lower()}"
+
+
+def _object_change(at: Cursor) -> ObjectChange | None:
+    if at.accept("CREATE"):
+        return _created_object(at, replaces=at.accept("OR", "REPLACE"))
+    if at.accept("REPLACE"):
+        return _created_object(at, replaces=True)
+    if at.accept("DROP"):
+        word = at.accept_any(*_KINDS)
+        if word is None:
+            return None
+        at.accept("IF", "EXISTS")
+        return ObjectChange(act=ObjectAct.DROP, kind=_KINDS[word], name=_full_name(at))
+    if at.accept("ALTER"):
+        return _renamed_object(at)
+    return None
+
+
+def _created_object(at: Cursor, *, replaces: bool) -> ObjectChange | None:
+    """Return the creation of a function, or the replacement of a table or view."""
+    word = at.accept_any(*(("FUNCTION", "TABLE", "VIEW") if replaces else ("FUNCTION",)))
+    if word is None:
+        return None
+    may_exist = at.accept("IF", "NOT", "EXISTS") or replaces
+    return ObjectChange(
+        act=ObjectAct.CREATE, kind=_KINDS[word], name=_full_name(at), may_exist=may_exist
+    )
+
+
+def _renamed_object(at: Cursor) -> ObjectChange | None:
+    word = at.accept_any("TABLE", "VIEW")
+    if word is None:
+        return None
+    name = _full_name(at)
+    if not name:
+        return ObjectChange(act=ObjectAct.RENAME, kind=_KINDS[word], name=())
+    if not at.accept("RENAME", "TO"):
+        return None
+    return ObjectChange(act=ObjectAct.RENAME, kind=_KINDS[word], name=name, new_name=_full_name(at))
+
+
+def _full_name(at: Cursor) -> Name:
+    """Return the parts of a name; none if an expression names the object."""
+    if at.sees("IDENTIFIER", "("):
+        return ()
+    parts: list[str] = []
+    while at.sees_name():
+        parts.append(at.advance().text)
+        if not at.accept("."):
+            break
+    return tuple(parts)

@@ -152,15 +152,16 @@ def _refresh_first(at: Cursor) -> Statement:
     )
 
 
-def _foreign(words: tuple[str, ...], wanted: str) -> Rule:
-    """Reject other systems' names for a materialized table."""
+def _foreign(words: tuple[str, ...], wanted: str, expected: str = "") -> Rule:
+    """Reject other systems' names, by default those for a materialized table."""
+    expected = expected or f"MATERIALIZED TABLE{'S' if words[-1].endswith('S') else ''}"
 
     def refuse(at: Cursor) -> Statement:
         raise at.failure(
             Code.PARSE_SYNTAX,
             offset=at.start_of_last(len(words)),
             found=" ".join(words),
-            expected=f"MATERIALIZED TABLE{'S' if words[-1].endswith('S') else ''}",
+            expected=expected,
             hint=f"Write {wanted}.",
         )
 
@@ -367,6 +368,17 @@ RULES: Mapping[tuple[str, ...], Rule] = {
     ("SHOW", "LINEAGE"): _show_lineage,
     ("SHOW", "LAG"): lambda at: ShowLag(),
     ("SHOW", "GRANTS"): privileges.show_grants,
+    ("SHOW", "GRANT"): _foreign(("SHOW", "GRANT"), "SHOW GRANTS [ON ...] [FOR ...]", "SHOW GRANTS"),
+    ("SHOW", "ROLES"): privileges.show_roles,
+    ("SHOW", "CURRENT", "ROLES"): privileges.show_current_roles,
+    ("SHOW", "ROLE", "GRANT"): _foreign(
+        ("SHOW", "ROLE", "GRANT"), "SHOW GRANTS ON ROLE name", "SHOW GRANTS"
+    ),
+    ("SHOW", "ROLE", "GRANTS"): _foreign(
+        ("SHOW", "ROLE", "GRANTS"), "SHOW CURRENT ROLES", "SHOW CURRENT ROLES"
+    ),
+    ("CREATE", "ROLE"): privileges.create_role,
+    ("DROP", "ROLE"): privileges.drop_role,
     ("SHOW", "VERSIONS"): _show_versions,
     ("VERIFY", *TABLE): _verify,
     **{
@@ -391,6 +403,6 @@ LOOSE_RULES: Mapping[str, Rule] = {
 """Statements that Spark has too: text that does not fit the rule exactly is Spark's."""
 
 PRIVILEGE_RULES: Mapping[str, Rule] = {"GRANT": privileges.grant, "REVOKE": privileges.revoke}
-"""Statements that are Tidegate's if they name a materialized table or a schema."""
+"""Statements that the first word alone identifies as Tidegate's."""
 
 LONGEST = max(len(words) for words in RULES)

@@ -42,7 +42,7 @@ _REST = r"(?:[;\s]|--[^\n]*+|//[^\n]*+|/\*[^*]*(?:\*(?!/)[^*]*)*\*/)*"
 _BARE_SET = re.compile(rf"SET\s++{_KEY}(?:=(?P<value>[^;]*+)(?:;{_REST})?|{_REST})", re.I)
 _BARE_RESET = re.compile(rf"RESET(?:\s++{_KEY})?{_REST}", re.I)
 _QUOTED = re.compile(_NAME)
-_HEAD = 32  # tokens; ample to identify a statement and its facts, and the object of a GRANT
+_HEAD = 32  # tokens; ample to identify a statement and its facts
 # DESCRIBE of anything but a table.
 _NOT_TABLES = frozenset(
     {"CATALOG", "DATABASE", "SCHEMA", "NAMESPACE", "FUNCTION", "QUERY", "PROCEDURE"}
@@ -65,8 +65,10 @@ def parse(text: str) -> Statement:
     for length in range(len(first), 1, -1):
         if rule := RULES.get(tuple(first[:length])):
             return _read(text, rule, length)
-    if first and first[0] in PRIVILEGE_RULES and privileges.is_ours(leading):
+    if first and first[0] in PRIVILEGE_RULES:
         return _read(text, PRIVILEGE_RULES[first[0]], 1)
+    if first and first[0] == "ALTER" and privileges.sets_owner(leading):
+        return _read(text, privileges.alter_owner, 1)
     if first and first[0] in ("SET", "RESET"):
         return _setting(text, leading, LOOSE_RULES[first[0]])
     if first and first[0] in ("DESC", "DESCRIBE") and not _NOT_TABLES.intersection(first[1:2]):

@@ -15,7 +15,8 @@ from tidegate_server.core.model.clauses import (
     Watermark,
 )
 from tidegate_server.core.model.freshness import Freshness
-from tidegate_server.core.model.privileges import Privilege
+from tidegate_server.core.model.privileges import SecuredKind
+from tidegate_server.core.sql.privilege_statements import PrivilegeStatement
 
 Name = tuple[str, ...]
 """A table name as written: one to three parts."""
@@ -475,52 +476,40 @@ class ResetOption:
     key: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnTable:
-    """ON MATERIALIZED TABLE t."""
-
-    name: Name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnSchema:
-    """ON SCHEMA s, of one or two parts."""
-
-    name: Name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrantPrivileges:
-    """GRANT ... ON ... TO USER u."""
-
-    privileges: tuple[Privilege, ...]
-    on: OnTable | OnSchema
-    user: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RevokePrivileges:
-    """REVOKE ... ON ... FROM USER u."""
-
-    privileges: tuple[Privilege, ...]
-    on: OnTable | OnSchema
-    user: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowGrants:
-    """SHOW GRANTS [ON ...] [FOR USER u]."""
-
-    on: OnTable | OnSchema | None = None
-    user: str | None = None
-
-
 class ListingKind(Enum):
     """The SHOW statements whose results Tidegate adapts."""
 
     TABLES = auto()
     TABLE_EXTENDED = auto()
     VIEWS = auto()
+    SCHEMAS = auto()
+    FUNCTIONS = auto()
+
+
+class ObjectAct(Enum):
+    """What a statement does with a named object."""
+
+    CREATE = auto()
+    DROP = auto()
+    RENAME = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectChange:
+    """A statement on an object that is not temporary.
+
+    It creates a function, replaces a table or view, or drops or renames an object.
+
+    DROP TABLE and ALTER TABLE name views as well.
+    """
+
+    act: ObjectAct
+    kind: SecuredKind
+    name: Name
+    new_name: Name = ()
+    """The name after RENAME TO."""
+    may_exist: bool = False
+    """Whether it is CREATE OR REPLACE or CREATE IF NOT EXISTS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -542,6 +531,8 @@ class StatementFacts:
     """The temporary object that it creates, such as ``view v``."""
     drops: str | None = None
     """The possibly temporary object that it drops, in the same words."""
+    change: ObjectChange | None = None
+    """What it does to a named object, if its first words name it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -594,8 +585,6 @@ Statement = (
     | ShowOption
     | ShowOptions
     | ResetOption
-    | GrantPrivileges
-    | RevokePrivileges
-    | ShowGrants
+    | PrivilegeStatement
     | SparkStatement
 )

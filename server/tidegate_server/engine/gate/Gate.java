@@ -111,7 +111,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
   private final Map admissions = new ConcurrentHashMap();
 
   public Gate() {
-    admissions.put(OWN, new Admission("paths", null));
+    admissions.put(OWN, new Admission("paths", null, false));
   }
 
   /** Adds lines of the lists of what plans may contain. */
@@ -173,10 +173,13 @@ public class Gate extends scala.runtime.AbstractFunction1 {
    *
    * @param admitted the accesses; "*" to collect instead of refusing.
    * @param mark whether the session is a user's.
+   * @param exact whether what was admitted in a view is admitted nowhere else. False for queries
+   *     that have the texts of views written into them.
    */
   public String begin(
-      SparkSession session, String id, String features, String admitted, boolean mark) {
-    Admission admission = new Admission(features, admitted);
+      SparkSession session, String id, String features, String admitted, boolean mark,
+      boolean exact) {
+    Admission admission = new Admission(features, admitted, exact);
     admissions.put(id, admission);
     if (mark) {
       session.sessionState().conf().setConfString(MARK, "true");
@@ -243,7 +246,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     Admission admission = id == null ? null : (Admission) admissions.get(id);
     if (admission != null) return admission;
     boolean marked = session.sessionState().conf().getConfString(MARK, "").equals("true");
-    return marked ? new Admission("", "") : null;
+    return marked ? new Admission("", "", true) : null;
   }
 
   /** Wraps a built-in function that is refused when it is constructed: Spark evaluates constant
@@ -326,6 +329,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
   static class Admission {
     final boolean everything;
     final boolean collects;
+    private final boolean exact;
     final Set features = new HashSet();
     private final Set admitted = new HashSet();
     private final Set owned = new HashSet();
@@ -333,7 +337,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     private final Set found = Collections.synchronizedSet(new LinkedHashSet());
     private final Set refused = Collections.synchronizedSet(new LinkedHashSet());
 
-    Admission(String features, String admitted) {
+    Admission(String features, String admitted, boolean exact) {
+      this.exact = exact;
       everything = admitted == null;
       collects = "*".equals(admitted);
       Collections.addAll(this.features, features.split(FIELD));
@@ -371,8 +376,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       return false;
     }
 
-    private static String key(String[] one) {
-      return one[0] + FIELD + object(one);
+    private String key(String[] one) {
+      return one[0] + FIELD + object(one) + (exact ? FIELD + one[6] : "");
     }
 
     private static String object(String[] one) {
@@ -744,6 +749,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         ResolvedIdentifier found = (ResolvedIdentifier) value;
         String schema = namespace(found.identifier());
         if (kind.equals("FUNCTION")) {
+          if (act.equals("CREATE")) schema(act, found.catalog().name(), schema, null, via);
           object(act, kind, found.catalog().name(), schema, found.identifier().name(), "", via, "");
         } else if (found.catalog().name().equals("spark_catalog")) {
           entry(new TableIdentifier(found.identifier().name(), new scala.Some(schema)), act, kind, via);
@@ -752,6 +758,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         }
       } else if (value instanceof ResolvedNamespace) {
         seen.put(value, "");
+        if (act.equals("CREATE")) return; // every user may make a schema
         ResolvedNamespace found = (ResolvedNamespace) value;
         scala.Option owner = found.metadata().get("owner");
         schema(act, found.catalog().name(), found.namespace().mkString("."), text(owner, null), via);
@@ -769,6 +776,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       } else if (value instanceof FunctionIdentifier) {
         FunctionIdentifier name = (FunctionIdentifier) value;
         if (name.database().isDefined()) {
+          if (act.equals("CREATE")) schema(act, "spark_catalog", text(name.database(), ""), null, via);
           object(act, "FUNCTION", text(name.catalog(), "spark_catalog"), text(name.database(), ""),
               name.funcName(), "", via, "");
         }
@@ -950,7 +958,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     // ---- names and paths -------------------------------------------------------------------
 
     private void path(String act, Path path, String via) {
-      boolean reads = act.equals("SELECT") || act.equals("READ");
+      boolean reads =
+          act.equals("SELECT") || act.equals("DESCRIBE") || act.equals("READ");
       String place = resolved(path);
       if (reads || !made.contains(place)) {
         add(reads ? "READ" : "WRITE", "PATH", "", "", place, "", via, "");

@@ -71,11 +71,18 @@ def collecting(
 
 @contextmanager
 def enforcing(
-    spark: SparkSession, admission: Admission | None, user: str, *, mark: bool = False
+    spark: SparkSession,
+    admission: Admission | None,
+    user: str,
+    *,
+    mark: bool = False,
+    exact: bool = False,
 ) -> Iterator[None]:
     """Let the plans in the block access only what is admitted; everything for None.
 
     :param mark: as in :func:`collecting`.
+    :param exact: whether what was admitted in a view is admitted nowhere else; not if the query
+        has the texts of views written into it.
     :raises ServerError: ACCESS_DENIED.
     """
     if admission is None:
@@ -83,7 +90,7 @@ def enforcing(
             yield
         return
     text = _RECORD.join(_encode(access) for access in admission.accesses)
-    with _admission(spark, admission.features, text, mark=mark) as report:
+    with _admission(spark, admission.features, text, mark=mark, exact=exact) as report:
         try:
             yield
         except Exception as caught:
@@ -199,11 +206,11 @@ class _Report:
 
 @contextmanager
 def _admission(
-    spark: SparkSession, features: tuple[str, ...], text: str, *, mark: bool
+    spark: SparkSession, features: tuple[str, ...], text: str, *, mark: bool, exact: bool = False
 ) -> Iterator[Callable[[], _Report]]:
     """Apply an admission until the block ends or the yielded function is called, which reports."""
     gate, session, key = _gate(spark), spark._jsparkSession, uuid.uuid4().hex
-    before = gate.begin(session, key, _FIELD.join(features), text, mark)
+    before = gate.begin(session, key, _FIELD.join(features), text, mark, exact)
 
     @cache
     def end() -> _Report:

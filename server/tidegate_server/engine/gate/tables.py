@@ -44,6 +44,7 @@ class Action(Enum):
     """What a command does to an object."""
 
     SELECT = "SELECT"
+    DESCRIBE = "DESCRIBE"
     MODIFY = "MODIFY"
     ALTER = "ALTER"
     OWN = "OWN"

@@ -114,6 +114,44 @@ public class Listing {
     return new ObjectMapper().writeValueAsString(all);
   }
 
+  public String owners(String url, String user, String password) throws Exception {
+    List all = new ArrayList();
+    Connection connection = DriverManager.getConnection(url, user, password);
+    try {
+      connection.setTransactionIsolation(Connection.TRANSACTION_READ_UNCOMMITTED);
+      ResultSet rows =
+          connection
+              .prepareStatement(
+                  "SELECT \\"NAME\\", '', \\"OWNER_NAME\\" FROM \\"DBS\\" UNION ALL"
+                      + " SELECT D.\\"NAME\\", T.\\"TBL_NAME\\", T.\\"OWNER\\" FROM \\"DBS\\" D"
+                      + " JOIN \\"TBLS\\" T ON T.\\"DB_ID\\" = D.\\"DB_ID\\"")
+              .executeQuery();
+      while (rows.next()) {
+        List row = new ArrayList();
+        for (int column = 1; column <= 3; column++) {
+          row.add(rows.getString(column));
+        }
+        all.add(row);
+      }
+      connection.rollback();
+    } finally {
+      connection.close();
+    }
+    return new ObjectMapper().writeValueAsString(all);
+  }
+
+  public String ownersIn(ExternalCatalog catalog, String schema, List names) throws Exception {
+    List all = new ArrayList();
+    scala.collection.immutable.Seq wanted = CollectionConverters.asScala(names).toSeq();
+    Iterator found =
+        CollectionConverters.asJava(catalog.getTablesByName(schema, wanted)).iterator();
+    while (found.hasNext()) {
+      CatalogTable table = (CatalogTable) found.next();
+      all.add(Arrays.asList(new Object[] {schema, table.identifier().table(), table.owner()}));
+    }
+    return new ObjectMapper().writeValueAsString(all);
+  }
+
   public String temporaryViews(SessionCatalog catalog, String shared) throws Exception {
     List all = new ArrayList();
     Iterator found =
@@ -165,6 +203,18 @@ class Listing:
         found = self._listing.properties(
             database.url, database.user, database.password, schema, self._java_list(names)
         )
+        return [tuple(row) for row in json.loads(found)]
+
+    def owners(self, database: Database) -> list[tuple[str, str, str | None]]:
+        """Return schema, name and owner of every table and view; schemas have an empty name."""
+        found = self._listing.owners(database.url, database.user, database.password)
+        return [tuple(row) for row in json.loads(found)]
+
+    def owners_in(
+        self, catalog: Any, schema: str, names: Sequence[str]
+    ) -> list[tuple[str, str, str | None]]:
+        """Return the same for existing tables and views of one schema."""
+        found = self._listing.ownersIn(catalog, schema, self._java_list(names))
         return [tuple(row) for row in json.loads(found)]
 
     def _java_list(self, names: Sequence[str]) -> Any:

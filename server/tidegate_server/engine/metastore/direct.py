@@ -53,6 +53,17 @@ class StoredTables:
             return ()
         return parse_tables(rows)
 
+    def owners(self) -> list[tuple[str, str, str | None]] | None:
+        """Return schema, name and owner of everything; None if they cannot be read in this way."""
+        if self._database is None:
+            return None
+        try:
+            return self._listing.owners(self._database)
+        except Py4JError as error:
+            logger.info("cannot read the metastore's database directly: %s", error)
+            self._database = None
+            return None
+
 
 def parse_tables(rows: Iterable[tuple[str, str, str, str | None]]) -> tuple[StoredTable, ...]:
     """Return the tables whose properties are complete, from rows of name, type, key and value."""

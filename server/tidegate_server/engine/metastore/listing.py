@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -29,6 +29,7 @@ from tidegate_server.core.model.names import (
 from tidegate_server.core.model.types import Column
 from tidegate_server.engine.metastore.bulk import Listing
 from tidegate_server.engine.metastore.direct import StoredTables
+from tidegate_server.engine.metastore.owners import schema_owner
 from tidegate_server.engine.results.projection import type_text
 from tidegate_server.engine.session.sessions import Child
 
@@ -48,18 +49,37 @@ class Metastore:
         self._listing = Listing(spark)
         self._stored = StoredTables(self._session, self._listing)
 
-    def names(self) -> NameList:
-        """Return the names of all schemas, tables and views."""
+    def names(self, *, with_owners: bool = False) -> NameList:
+        """Return the names of all schemas, tables and views, on request with their owners."""
+        found = sorted(self._listing.names(self._catalog))
+        owners = self._owners(found) if with_owners else {}
         return NameList(
             schemas=tuple(
                 SchemaNames(
                     schema=schema,
                     tables=tuple(sorted(set(tables) - set(views))),
                     views=tuple(sorted(views)),
+                    owner=owners.get((schema, ""), ""),
+                    owners={
+                        name: owners[schema, name] for name in tables if (schema, name) in owners
+                    },
                 )
-                for schema, tables, views in sorted(self._listing.names(self._catalog))
+                for schema, tables, views in found
             )
         )
+
+    def _owners(
+        self, found: Sequence[tuple[str, list[str], list[str]]]
+    ) -> Mapping[tuple[str, str], str]:
+        """Return owners by schema and name; those of schemas by an empty name."""
+        rows = self._stored.owners()
+        if rows is None:
+            rows = [(schema, "", schema_owner(self._catalog, schema)) for schema, _, _ in found]
+            for schema, tables, _ in found:
+                for start in range(0, len(tables), _BATCH):
+                    batch = tables[start : start + _BATCH]
+                    rows += self._listing.owners_in(self._catalog, schema, batch)
+        return {(schema, name): owner for schema, name, owner in rows if owner}
 
     def tables(
         self, schema: str | None, *, with_columns: bool, names: Sequence[str] | None = None

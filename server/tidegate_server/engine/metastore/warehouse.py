@@ -18,6 +18,8 @@ from tidegate_server.core.model.names import (
     TableName,
     quote_identifier,
 )
+from tidegate_server.core.model.privileges import UNOWNED, SecuredKind
+from tidegate_server.engine.metastore.owners import Owners
 from tidegate_server.engine.storage.delta.sql import property_list, register_sql
 from tidegate_server.engine.storage.delta.table_files import (
     PROPERTY_DEFINITION,
@@ -73,6 +75,8 @@ def register_table(spark: SparkSession, request: RegisterTable) -> None:
         # Earlier versions did not set this property.
         made = property_list({PROPERTY_PLACE: request.table_id})
         spark.sql(f"ALTER TABLE {name.quoted()} SET TBLPROPERTIES ({made})")
+    # The entry would belong to the engine's own user.
+    Owners(spark).set(SecuredKind.TABLE, name, UNOWNED)
     logger.info("registered %s at %s in the metastore again", name, request.location)
 
 

@@ -55,10 +55,11 @@ def execute(
         ACCESS_DENIED for what was not admitted.
     """
     started = time.time_ns() // 1_000_000
+    exact = request.pinned is None and not request.inlined
     with (
         child.overlay(request.settings),
         running_as(child.spark, request.user),
-        enforcing(child.spark, request.admission, request.user, mark=True),
+        enforcing(child.spark, request.admission, request.user, mark=True, exact=exact),
         report_missing_versions(request.pinned),
     ):
         text = expand_execute_immediate(child.spark, request.sql)

@@ -200,11 +200,17 @@ def _directory(config: Config) -> Authenticator:
         _require(settings.base_dn, "ldap.user_dn or ldap.base_dn")
     if "{user}" not in (settings.user_dn or settings.user_filter):
         raise _configuration_error("ldap.user_dn or ldap.user_filter", "it does not contain {user}")
+    if settings.group_base_dn and not {"{dn}", "{user}"} & _placeholders(settings.group_filter):
+        raise _configuration_error("ldap.group_filter", "it contains neither {dn} nor {user}")
     encrypted = settings.url.startswith("ldaps://") or settings.start_tls
     if not (encrypted or config.server.plaintext_passwords or is_loopback(host_of(settings.url))):
         hint = "Use ldaps://, set ldap.start_tls, or server.plaintext_passwords to allow it."
         raise _configuration_error("ldap.url", "passwords would be sent to it unencrypted", hint)
     return Directory(settings)
+
+
+def _placeholders(text: str) -> set[str]:
+    return {name for name in ("{dn}", "{user}") if name in text}
 
 
 def _kerberos(config: Config) -> Kerberos | None:

@@ -35,10 +35,20 @@ class Identity:
     user: str
     method: str
     proven: bool = True
+    groups: tuple[str, ...] | None = None
+    """The user's groups; None if the method does not report them."""
 
 
 ANONYMOUS: Final = Identity(user="", method="NONE", proven=False)
 """A client that gave no name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthenticatedUser:
+    """A user's name, and the groups that the user belongs to."""
+
+    user: str
+    groups: tuple[str, ...]
 
 
 class Authenticator(Protocol):
@@ -48,8 +58,8 @@ class Authenticator(Protocol):
     which users exist, it must take about as long for an unknown name as for a wrong password.
     """
 
-    def authenticate(self, user: str, password: str) -> str:
-        """Return the user's name as the server is to use it.
+    def authenticate(self, user: str, password: str) -> str | AuthenticatedUser:
+        """Return the user's name as the server is to use it, with groups if they are known.
 
         :raises ServerError: LOGIN_REFUSED, made by :func:`login_error`, or LOGIN_UNAVAILABLE.
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.request import urlopen
@@ -16,7 +17,7 @@ from jwt.exceptions import InvalidTokenError, PyJWTError
 from tidegate_server.core.config import JwtSection
 from tidegate_server.core.errors import Code, error
 from tidegate_server.gateway.auth.base import Identity, login_error
-from tidegate_server.gateway.auth.logins import is_usable_name
+from tidegate_server.gateway.auth.logins import is_usable_name, usable_groups
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +55,17 @@ class BearerTokens:
         user = claims.get(self._settings.user_claim)
         if not isinstance(user, str) or not is_usable_name(user):
             raise login_error(f"The token's claim {self._settings.user_claim} names no user")
-        return Identity(user=user, method=METHOD)
+        return Identity(user=user, method=METHOD, groups=self._groups(claims))
+
+    def _groups(self, claims: Mapping[str, Any]) -> tuple[str, ...] | None:
+        """Return the groups in the configured claim: a list of names, or one name."""
+        if not self._settings.groups_claim:
+            return None
+        found = claims.get(self._settings.groups_claim, ())
+        names = [found] if isinstance(found, str) else found
+        if not isinstance(names, list | tuple):
+            raise login_error(f"The token's claim {self._settings.groups_claim} is not a list")
+        return usable_groups(name for name in names if isinstance(name, str))
 
     def _claims(self, token: str) -> dict[str, Any]:
         key_id = jwt.get_unverified_header(token).get("kid")

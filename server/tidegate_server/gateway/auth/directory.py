@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from ldap3 import ANONYMOUS, NO_ATTRIBUTES, NONE, SIMPLE, SUBTREE, Connection, Server, Tls
 from ldap3.core.exceptions import LDAPException
@@ -15,13 +17,15 @@ from ldap3.utils.dn import escape_rdn
 
 from tidegate_server.core.config import LdapSection
 from tidegate_server.core.errors import Code, error
-from tidegate_server.gateway.auth.base import login_error
+from tidegate_server.gateway.auth.base import AuthenticatedUser, login_error
 
 logger = logging.getLogger(__name__)
 
 # Result codes of a bind that blame the name or the password, not the directory: noSuchObject,
 # invalidDNSyntax, inappropriateAuthentication, invalidCredentials.
 _WRONG = frozenset({32, 34, 48, 49})
+_SUCCESS = 0
+_PLACEHOLDER = re.compile(r"\{(user|dn)\}")
 
 
 class Directory:
@@ -38,20 +42,59 @@ class Directory:
             settings.url, tls=tls, connect_timeout=settings.timeout, get_info=NONE
         )
 
-    def authenticate(self, user: str, password: str) -> str:
+    def authenticate(self, user: str, password: str) -> str | AuthenticatedUser:
         if not password:
             # LDAP treats a bind without a password as anonymous, and it would succeed.
             raise login_error()
         try:
             name = self._distinguished_name(user)
             # An unknown name is tried as well, so that it takes as long as a wrong password.
-            matches = self._matches(name or f"cn=nobody,{self._settings.base_dn}", password)
+            bound_as = name or f"cn=nobody,{self._settings.base_dn}"
+            with self._bind(bound_as, password) as connection:
+                matches = name is not None and connection is not None
+                groups = self._groups(user, bound_as, connection) if matches else None
         except (LDAPException, OSError) as problem:
             logger.error("The directory %s failed: %s", self._settings.url, problem)
             raise error(Code.LOGIN_UNAVAILABLE, reason="the directory does not answer") from problem
-        if name is None or not matches:
+        if not matches:
             raise login_error()
-        return user
+        return user if groups is None else AuthenticatedUser(user=user, groups=groups)
+
+    def _groups(self, user: str, name: str, own: Connection | None) -> tuple[str, ...] | None:
+        """Return the groups of a user; None if the configuration does not search for them.
+
+        The account for searches looks for them if there is one, else the user itself.
+        """
+        settings = self._settings
+        if not settings.group_base_dn:
+            return None
+        if not settings.bind_dn:
+            return self._search_groups(own, user, name)
+        with self._bind(settings.bind_dn, self._bind_password()) as connection:
+            return self._search_groups(connection, user, name)
+
+    def _search_groups(
+        self, connection: Connection | None, user: str, name: str
+    ) -> tuple[str, ...]:
+        if connection is None:
+            raise LDAPException("the account used for searches cannot bind")
+        settings = self._settings
+        values = {"user": escape_filter_chars(user), "dn": escape_filter_chars(name)}
+        connection.search(
+            settings.group_base_dn,
+            _PLACEHOLDER.sub(lambda found: values[found[1]], settings.group_filter),
+            search_scope=SUBTREE,
+            attributes=[settings.group_attribute],
+            time_limit=settings.timeout,
+        )
+        if connection.result["result"] != _SUCCESS:
+            raise LDAPException(f"the groups: {connection.result['description']}")
+        return tuple(
+            str(value)
+            for entry in connection.response or ()
+            if entry["type"] == "searchResEntry"
+            for value in _values(entry["attributes"].get(settings.group_attribute))
+        )
 
     def _distinguished_name(self, user: str) -> str | None:
         settings = self._settings
@@ -72,10 +115,6 @@ class Directory:
         if len(found) > 1:
             logger.warning("ldap.user_filter matches several entries for %s", user)
         return found[0] if len(found) == 1 else None
-
-    def _matches(self, name: str, password: str) -> bool:
-        with self._bind(name, password) as connection:
-            return connection is not None
 
     @contextmanager
     def _bind(self, name: str, password: str) -> Iterator[Connection | None]:
@@ -108,3 +147,10 @@ class Directory:
     def _bind_password(self) -> str:
         file = self._settings.bind_password_file
         return Path(file).read_text("utf-8").rstrip("\r\n") if file else ""
+
+
+def _values(found: Any) -> list[Any]:
+    """Return the values of an attribute, of which a directory without a schema returns a list."""
+    if found is None:
+        return []
+    return found if isinstance(found, list) else [found]

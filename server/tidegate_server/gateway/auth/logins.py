@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from tidegate_server.core.config import LoginSection
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.gateway.auth.base import Authenticator, Identity, login_error
+from tidegate_server.core.model.privileges import UNOWNED, is_role_owner
+from tidegate_server.gateway.auth.base import (
+    AuthenticatedUser,
+    Authenticator,
+    Identity,
+    login_error,
+)
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MAX_NAME: Final = 256
+MAX_NAME: Final = 255
 MAX_PASSWORD: Final = 4 << 10
 _WAITING_PER_THREAD: Final = 4
 
@@ -44,6 +50,8 @@ class Logins:
         if not is_usable_name(user) or len(password) > MAX_PASSWORD or "\0" in password:
             raise login_error()
         known = await self.run(lambda: authenticator.authenticate(user, password))
+        if isinstance(known, AuthenticatedUser):
+            return Identity(user=known.user, method=method, groups=usable_groups(known.groups))
         return Identity(user=known, method=method)
 
     async def run(self, check: Callable[[], T]) -> T:
@@ -77,5 +85,17 @@ class Logins:
 
 
 def is_usable_name(user: str) -> bool:
-    """Return whether a name is valid; no spaces around it, since directories ignore them."""
-    return 0 < len(user) <= MAX_NAME and user == user.strip() and user.isprintable()
+    """Return whether a name is valid; no spaces around it, since directories ignore them.
+
+    A user cannot have the name of an owner that is not a user.
+    """
+    return _is_usable(user) and user != UNOWNED and not is_role_owner(user)
+
+
+def usable_groups(groups: Iterable[str]) -> tuple[str, ...]:
+    """Return the groups with valid names, sorted."""
+    return tuple(sorted({name for name in groups if _is_usable(name)}))
+
+
+def _is_usable(name: str) -> bool:
+    return 0 < len(name) <= MAX_NAME and name == name.strip() and name.isprintable()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import cast, get_args
@@ -12,22 +12,34 @@ from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import Reading, Surveyed
 from tidegate_server.core.messages.requests import BackfillTable, InlinedTable, Survey
 from tidegate_server.core.model.access import Access, Act, Admission, ObjectKind
-from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.names import SYSTEM_SCHEMA, TableName
+from tidegate_server.core.model.privileges import UNOWNED, SecuredKind
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.zones import SESSION_ZONE
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.core.sql.comments import spark_text
 from tidegate_server.core.sql.statements import SparkStatement
+from tidegate_server.gateway.authorization.objects import owner_of_function
 from tidegate_server.gateway.authorization.rights import (
     Action,
     Rights,
+    SecuredObject,
     overlap,
+    secured,
+    secured_schema,
+    secured_table,
 )
 from tidegate_server.gateway.authorization.settings import (
     is_free,
     is_visible,
     nearest_free,
+)
+from tidegate_server.gateway.authorization.users import (
+    is_administrator,
+    owner_administers,
+    rights_of,
+    rights_of_owner,
 )
 from tidegate_server.gateway.authorization.visibility import (
     VisibleCatalog,
@@ -69,7 +81,7 @@ def admitting(context: Context) -> Iterator[None]:
     :raises ServerError: ACCESS_DENIED naming the privilege and the object.
     """
     try:
-        check_settings(context.overlay, context.services.config, context.session.user)
+        check_settings(context.overlay, context.services, context.session.user)
         yield
     except ServerError as problem:
         if problem.code == Code.ACCESS_DENIED.name:
@@ -77,25 +89,22 @@ def admitting(context: Context) -> Iterator[None]:
         raise
 
 
-def rights_of(user: str, services: Services) -> Rights | None:
-    """Return a user's rights on materialized tables; None if authorization is disabled."""
-    section = services.config.authorization
-    if not section.enabled:
-        return None
-    if user in section.administrators:
-        return Rights(user=user, administrator=True)
-    return Rights(user=user, grants=services.privileges.grants_of(user))
-
-
 def require(action: Action, table: MaterializedTable, user: str, services: Services) -> None:
     """Require that a user may perform an action on a table.
 
     :raises ServerError: ACCESS_DENIED.
     """
-    rights = rights_of(user, services)
-    if rights is not None and not rights.may(action, table):
+    require_on(action, secured_table(table), user, rights_of(user, services))
+
+
+def require_on(action: Action, on: SecuredObject, user: str, rights: Rights | None) -> None:
+    """Require that a user with these rights may perform an action on an object.
+
+    :raises ServerError: ACCESS_DENIED.
+    """
+    if rights is not None and not rights.may(action, on):
         hint = "" if action is Action.OWN else _ASK
-        raise access_error(user, action.value, f"materialized table {table.name}", hint)
+        raise access_error(user, action.value, str(on), hint)
 
 
 def hidden_names(user: str, services: Services) -> frozenset[TableName]:
@@ -106,7 +115,7 @@ def hidden_names(user: str, services: Services) -> frozenset[TableName]:
     return frozenset(
         name.folded()
         for table in services.catalog.tables()
-        if not rights.may(Action.SEE, table)
+        if not rights.may(Action.SEE, secured_table(table))
         for name in names_of(table)
     )
 
@@ -160,9 +169,14 @@ def _admit_executor(table: MaterializedTable, services: Services, *texts: str) -
     """
     definition = table.definition
     executor = definition.execute_as or table.owner
-    features = allowed_features(executor, services.config)
-    if features is None:
+    if not _distinguishes_users(services.config) or owner_administers(executor, services):
         return None
+    features = services.config.authorization.allow
+    rights = (
+        rights_of_owner(table.owner, services)
+        if definition.execute_as is None
+        else rights_of(definition.execute_as, services)
+    )
     accesses: tuple[Access, ...] = ()
     for text in (definition.expanded_query, *texts):
         request = Survey(
@@ -173,41 +187,42 @@ def _admit_executor(table: MaterializedTable, services: Services, *texts: str) -
             features=features,
         )
         accesses += services.engine.call(request).accesses
-    judge_accesses(accesses, executor, services, besides=table)
+    # A refresh has the texts of views written into its query.
+    judge_accesses(accesses, executor, rights, services, besides=table, definers=False)
     return Admission(accesses=accesses, features=features)
 
 
-def check_settings(settings: Mapping[str, str], config: Config, user: str) -> None:
+def check_settings(settings: Mapping[str, str], services: Services, user: str) -> None:
     """Reject settings that the user may not change.
 
     :raises ServerError: ACCESS_DENIED.
     """
     for key in settings:
-        if not may_set(key, config, user):
+        if not may_set(key, services, user):
             raise _setting_error(key, user)
 
 
-def check_visible(key: str, config: Config, user: str) -> None:
+def check_visible(key: str, services: Services, user: str) -> None:
     """Reject a setting that the user may not see, whether or not it is set.
 
     :raises ServerError: ACCESS_DENIED.
     """
-    if not may_see(key, config, user):
+    if not may_see(key, services, user):
         raise _setting_error(key, user)
 
 
-def may_set(key: str, config: Config, user: str) -> bool:
+def may_set(key: str, services: Services, user: str) -> bool:
     """Return whether a user may change a setting."""
-    return is_free(key) or _may_use(_STATIC_SETTINGS, config, user)
+    return is_free(key) or _may_use(_STATIC_SETTINGS, services, user)
 
 
-def may_see(key: str, config: Config, user: str) -> bool:
+def may_see(key: str, services: Services, user: str) -> bool:
     """Return whether a user may see the value of a setting."""
-    return is_visible(key) or _may_use(_STATIC_SETTINGS, config, user)
+    return is_visible(key) or _may_use(_STATIC_SETTINGS, services, user)
 
 
-def _may_use(feature: Hazard, config: Config, user: str) -> bool:
-    features = allowed_features(user, config)
+def _may_use(feature: Hazard, services: Services, user: str) -> bool:
+    features = allowed_features(user, services)
     return features is None or feature in features
 
 
@@ -225,11 +240,11 @@ def engine_settings(config: Config) -> dict[str, str]:
     return {**guarded, **zoned, **config.engine.settings}
 
 
-def allowed_features(user: str, config: Config) -> tuple[str, ...] | None:
+def allowed_features(user: str, services: Services) -> tuple[str, ...] | None:
     """Return the features beyond tables that a user may use; None for all."""
-    if user in config.authorization.administrators or not _distinguishes_users(config):
+    if not _distinguishes_users(services.config) or is_administrator(user, services):
         return None
-    return config.authorization.allow
+    return services.config.authorization.allow
 
 
 def access_error(user: str, privilege: str, what: str, hint: str = "") -> ServerError:
@@ -295,7 +310,7 @@ def judge_definition(query: str, context: Context) -> None:
     It may not read information_schema, whose rows a refresh cannot narrow to one user.
     """
     surveyed = survey_for_judgement(spark_text(query), context)
-    judge(surveyed, context)
+    judge(surveyed, context, definers=False)
     rights = rights_of(context.session.user, context.services)
     if surveyed is not None and rights is not None and reads_system(surveyed):
         raise access_error(
@@ -309,54 +324,123 @@ def judge_expressions(texts: Iterable[str], context: Context) -> None:
 
 
 def judge(
-    surveyed: Surveyed | None, context: Context, besides: MaterializedTable | None = None
+    surveyed: Surveyed | None,
+    context: Context,
+    besides: MaterializedTable | None = None,
+    *,
+    definers: bool = True,
 ) -> Admission | None:
     """Reject statements that reach beyond tables, or read tables that the user may not read.
 
-    ``besides`` is a table that may be read in any case.
+    ``besides`` and ``definers`` are those of :func:`judge_accesses`.
 
     :return: what the statement's plans may access; None for everything.
     """
     if surveyed is None:
         return None
     user, services = context.session.user, context.services
-    judge_accesses(surveyed.accesses, user, services, besides)
-    tables = services.catalog.tables()
-    for table in tables:
-        if table != besides and any(reads_table(reading, table) for reading in surveyed.readings):
-            require(Action.SELECT, table, user, services)
+    rights = rights_of(user, services)
+    judge_accesses(surveyed.accesses, user, rights, services, besides=besides, definers=definers)
     return Admission(accesses=surveyed.accesses, features=context.features or ())
 
 
 def judge_accesses(
-    accesses: Iterable[Access],
+    accesses: Collection[Access],
     user: str,
+    rights: Rights | None,
     services: Services,
+    *,
     besides: MaterializedTable | None = None,
+    definers: bool = True,
 ) -> None:
     """Require the rights that plans need.
 
+    :param rights: the user's; None if authorization is disabled.
+    :param besides: a table that may be read in any case.
+    :param definers: whether what is read in a view or function needs privileges of its owner, and
+        not of the user.
     :raises ServerError: ACCESS_DENIED.
     """
-    features = allowed_features(user, services.config)
-    if features is None:
-        return
+    features = services.config.authorization.allow
     tables = services.catalog.tables()
+    owners = _owners_of_bodies(accesses, services) if definers else {}
     for access in accesses:
         match access.kind:
             case ObjectKind.FEATURE if access.catalog not in features:
                 raise _feature_error(access.catalog, access.schema, user)
             case ObjectKind.SETTING if access.name and access.act is Act.SET:
-                check_settings({access.name: ""}, services.config, user)
+                check_settings({access.name: ""}, services, user)
             case ObjectKind.SETTING if access.name:
-                check_visible(access.name, services.config, user)
+                check_visible(access.name, services, user)
             case ObjectKind.PATH:
                 feature = "paths" if access.act is Act.READ else "locations"
                 if feature not in features:
                     raise _feature_error(feature, access.name, user)
-        for table in tables:
-            if table != besides and _is_of(access, table):
-                require(Action.SELECT, table, user, services)
+        if rights is None or access.kind in (ObjectKind.FEATURE, ObjectKind.SETTING):
+            continue
+        who, judged = user, rights
+        if access.via in owners:
+            who = owners[access.via]
+            judged = rights_of_owner(who, services) or rights
+        found = [table for table in tables if _is_of(access, table)]
+        for table in found:
+            if table != besides:
+                action = Action.SEE if access.act is Act.DESCRIBE else Action.SELECT
+                require_on(action, secured_table(table), who, judged)
+        if not found:
+            _require_access(access, who, judged, services)
+
+
+def _owners_of_bodies(accesses: Iterable[Access], services: Services) -> Mapping[str, str]:
+    """Return the owners of the views and functions that plans use, by name."""
+    functions = services.privileges.function_owners()
+    found = {}
+    for access in accesses:
+        name = TableName(access.catalog, access.schema, access.name)
+        if access.kind is ObjectKind.VIEW:
+            found[str(name)] = access.owner
+        elif access.kind is ObjectKind.FUNCTION:
+            found[str(name)] = functions.get(name, UNOWNED)
+    return found
+
+
+_ACTIONS: Mapping[Act, Action] = {
+    Act.SELECT: Action.SELECT,
+    Act.DESCRIBE: Action.SEE,
+    Act.MODIFY: Action.MODIFY,
+    Act.ALTER: Action.ALTER,
+    Act.OWN: Action.OWN,
+    Act.EXECUTE: Action.EXECUTE,
+}
+_SCHEMA_ACTIONS: Mapping[Act, Action] = {
+    Act.CREATE: Action.CREATE,
+    Act.USAGE: Action.USE,
+    Act.ALTER: Action.ALTER,
+    Act.OWN: Action.OWN,
+}
+_SECURED: Mapping[ObjectKind, SecuredKind] = {
+    ObjectKind.TABLE: SecuredKind.TABLE,
+    ObjectKind.VIEW: SecuredKind.VIEW,
+    ObjectKind.FUNCTION: SecuredKind.FUNCTION,
+}
+
+
+def _require_access(access: Access, user: str, rights: Rights, services: Services) -> None:
+    """Require the privilege for an access to an object that is not a materialized table."""
+    if access.kind is ObjectKind.SCHEMA:
+        free = access.name == SYSTEM_SCHEMA and access.act is Act.USAGE
+        if not free:
+            schema = secured_schema(access.catalog, access.name, access.owner)
+            require_on(_SCHEMA_ACTIONS[access.act], schema, user, rights)
+    elif access.kind in _SECURED and access.act is not Act.CREATE:  # CREATE is one on the schema
+        if access.schema == SYSTEM_SCHEMA and access.act in (Act.SELECT, Act.DESCRIBE):
+            return  # its rows are narrowed to the user's tables
+        name = TableName(access.catalog, access.schema, access.name)
+        owner = access.owner
+        if access.kind is ObjectKind.FUNCTION:
+            owner = owner_of_function(name, services)
+        on = secured(_SECURED[access.kind], name, owner)
+        require_on(_ACTIONS[access.act], on, user, rights)
 
 
 def _is_of(access: Access, table: MaterializedTable) -> bool:

@@ -18,10 +18,12 @@ from tidegate_server.gateway.authorization.admission import (
     judge_definition,
     judge_expressions,
     require,
-    rights_of,
+    require_on,
     survey_for_judgement,
 )
+from tidegate_server.gateway.authorization.objects import find_schema
 from tidegate_server.gateway.authorization.rights import Action
+from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import history, resolve
 from tidegate_server.gateway.definition.statement import creating
@@ -68,6 +70,8 @@ def creation(statement: st.CreateMaterializedTable, text: str, context: Context)
     """Check a definition with its query and expressions."""
     if statement.or_alter:
         _require(Action.ALTER, statement.name, context)
+    if resolve.find(statement.name, context) is None:
+        _require_create(statement.name, context)
     _check_executor(statement.name, statement.execute_as, context)
     judge_definition(statement.query, context)
     judge_expressions(expressions(statement), context)
@@ -80,6 +84,13 @@ def change_of_query(statement: st.AlterAsQuery, text: str, context: Context) -> 
     """Check a new query of a table."""
     _require(Action.ALTER, statement.name, context)
     judge_definition(statement.query, context)
+
+
+def renaming(statement: st.AlterRename, text: str, context: Context) -> None:
+    """Check a table and the schema that it moves to."""
+    _require(Action.OWN, statement.name, context)
+    if len(statement.new_name) > 1:
+        _require_create(statement.new_name, context)
 
 
 def rollback(statement: st.AlterRollback, text: str, context: Context) -> None:
@@ -134,26 +145,26 @@ def setting(statement: st.SetOption, text: str, context: Context) -> None:
     """Check the setting that is changed; a mistaken option of Tidegate's is its own error."""
     config = context.services.config
     check_session_option(statement.key, statement.value, config.engine.master)
-    check_settings({statement.key: statement.value}, config, context.session.user)
+    check_settings({statement.key: statement.value}, context.services, context.session.user)
 
 
 def shown_setting(statement: st.ShowOption, text: str, context: Context) -> None:
     """Check the setting that is shown."""
-    check_visible(statement.key, context.services.config, context.session.user)
+    check_visible(statement.key, context.services, context.session.user)
 
 
 def reset_setting(statement: st.ResetOption, text: str, context: Context) -> None:
     """Check the setting that is reset; RESET alone restores the server's values of all."""
     if statement.key is not None:
         settings = {statement.key: ""}
-        check_settings(settings, context.services.config, context.session.user)
+        check_settings(settings, context.services, context.session.user)
 
 
 def resumption(statement: st.AlterResume, text: str, context: Context) -> None:
     """Check the table, with CASCADE its dependents, and the settings of their refreshes."""
     needs_downstream(Action.ALTER)(statement, text, context)
     settings = resume_settings(statement.options)
-    check_settings(settings, context.services.config, context.session.user)
+    check_settings(settings, context.services, context.session.user)
 
 
 def _check_restored(name: st.Name, version: int | None, context: Context) -> None:
@@ -209,6 +220,18 @@ def _require_along(
         along = ancestors(table, services.catalog.find)
     for each in (table, *along):
         require(action, each, user, services)
+
+
+def _require_create(name: st.Name, context: Context) -> None:
+    """Require that the user may create objects in the schema of a name."""
+    user, services = context.session.user, context.services
+    rights = rights_of(user, services)
+    if rights is None or rights.administrator:
+        return
+    target = resolve.table_name(name, context)
+    schema = find_schema(target.catalog, target.schema, services)
+    if schema is not None:  # otherwise the command reports it
+        require_on(Action.CREATE, schema, user, rights)
 
 
 def _require(action: Action, name: st.Name, context: Context) -> None:

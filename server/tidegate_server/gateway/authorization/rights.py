@@ -1,70 +1,219 @@
-"""Who may do what with a materialized table; pure."""
+"""Who may do what with an object; pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
+from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.privileges import (
+    APPLICABLE,
+    PUBLIC,
+    PUBLIC_ROLE,
     Grant,
+    Grantee,
+    GranteeKind,
     GrantObject,
+    NamedObject,
     Privilege,
     SchemaObject,
+    SecuredKind,
     TableObject,
+    group,
+    owner_grantee,
+    role,
+    user,
 )
 from tidegate_server.core.model.table import MaterializedTable
 
 
 class Action(Enum):
-    """What is done with a table; the value names the required privilege in error messages."""
+    """What is done with an object; the value names the required privilege in error messages."""
 
     SEE = "a privilege"
+    USE = "USAGE"
     SELECT = "SELECT"
-    REFRESH = "REFRESH"
+    MODIFY = "MODIFY"
+    CREATE = "CREATE"
     ALTER = "ALTER"
+    REFRESH = "REFRESH"
+    EXECUTE = "EXECUTE"
     OWN = "ownership"
 
 
-_ENOUGH: Mapping[Action, frozenset[Privilege]] = {
-    Action.SEE: frozenset({Privilege.SELECT, Privilege.REFRESH, Privilege.ALTER}),
-    Action.SELECT: frozenset({Privilege.SELECT}),
-    Action.REFRESH: frozenset({Privilege.REFRESH}),
-    Action.ALTER: frozenset({Privilege.ALTER}),
-    Action.OWN: frozenset(),
+_REQUIRED: Mapping[Action, Privilege] = {
+    Action.SELECT: Privilege.SELECT,
+    Action.MODIFY: Privilege.MODIFY,
+    Action.CREATE: Privilege.CREATE,
+    Action.ALTER: Privilege.ALTER,
+    Action.REFRESH: Privilege.REFRESH,
+    Action.EXECUTE: Privilege.EXECUTE,
 }
+_ORDER = tuple(GranteeKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SecuredObject:
+    """An object as rights are judged on it; a schema has no ``name``.
+
+    A materialized table has an id. Names are compared in lower case.
+    """
+
+    kind: SecuredKind
+    catalog: str
+    schema: str
+    name: str = ""
+    owner: str = ""
+    """As recorded; empty if unknown."""
+    table_id: str = ""
+
+    def __str__(self) -> str:
+        parts = (self.catalog, self.schema, *([self.name] if self.name else []))
+        return f"{self.kind} {'.'.join(parts)}"
+
+    @property
+    def grant_object(self) -> GrantObject:
+        """What grants on the object itself refer to."""
+        if self.kind is SecuredKind.SCHEMA:
+            return self.schema_object
+        if self.kind is SecuredKind.MATERIALIZED_TABLE:
+            return TableObject(table_id=self.table_id)
+        return NamedObject(
+            kind=self.kind,
+            catalog=self.catalog.lower(),
+            schema=self.schema.lower(),
+            name=self.name.lower(),
+            owner=self.owner,
+        )
+
+    @property
+    def schema_object(self) -> SchemaObject:
+        """What grants on its schema refer to."""
+        return SchemaObject(catalog=self.catalog.lower(), schema=self.schema.lower())
+
+
+def secured_schema(catalog: str, schema: str, owner: str = "") -> SecuredObject:
+    """Return a schema as rights are judged on it."""
+    return SecuredObject(kind=SecuredKind.SCHEMA, catalog=catalog, schema=schema, owner=owner)
+
+
+def secured(kind: SecuredKind, name: TableName, owner: str = "") -> SecuredObject:
+    """Return a plain table, a view or a function as rights are judged on it."""
+    return SecuredObject(
+        kind=kind, catalog=name.catalog, schema=name.schema, name=name.table, owner=owner
+    )
+
+
+def secured_table(table: MaterializedTable) -> SecuredObject:
+    """Return a materialized table as rights are judged on it."""
+    name = table.name
+    return SecuredObject(
+        kind=SecuredKind.MATERIALIZED_TABLE,
+        catalog=name.catalog,
+        schema=name.schema,
+        name=name.table,
+        owner=table.owner,
+        table_id=table.id,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rights:
-    """One user with the user's grants."""
+    """One user with the roles and groups it belongs to, and the grants to all of them.
+
+    ``roles`` are closed under membership. For a role that owns an object, ``user`` is empty.
+    """
 
     user: str
     administrator: bool = False
+    roles: frozenset[str] = frozenset({PUBLIC_ROLE})
+    groups: frozenset[str] = frozenset()
     grants: tuple[Grant, ...] = ()
+    """May include grants to others, which have no effect."""
+    tables: Callable[[], Iterable[MaterializedTable]] = field(default=tuple, compare=False)
+    """The materialized tables; they decide which schemas are visible."""
 
-    def may(self, action: Action, table: MaterializedTable) -> bool:
-        """Return whether the user may do that: as administrator, as owner, or by a grant."""
-        if self.administrator or self.user == table.owner:
-            return True
-        objects = objects_of(table)
-        return any(
-            grant.user == self.user and grant.privilege in _ENOUGH[action]
-            for grant in self.grants
-            if grant.object in objects
+    @cached_property
+    def identities(self) -> frozenset[Grantee]:
+        """The user and everything that it belongs to."""
+        own = {user(self.user)} if self.user else set()
+        return frozenset(
+            {PUBLIC, *own, *map(role, self.roles), *(group(name) for name in self.groups)}
         )
 
+    @cached_property
+    def _held(self) -> Mapping[GrantObject, frozenset[Privilege]]:
+        found: dict[GrantObject, set[Privilege]] = {}
+        for grant in self.grants:
+            if grant.grantee in self.identities:
+                found.setdefault(grant.object, set()).add(grant.privilege)
+        return {on: frozenset(privileges) for on, privileges in found.items()}
+
+    def owns(self, on: SecuredObject) -> bool:
+        """Return whether the user, or a role of the user, owns an object."""
+        return owner_grantee(on.owner) in self.identities
+
+    def may(self, action: Action, on: SecuredObject) -> bool:
+        """Return whether the user may do that: as administrator, as owner, or by a grant."""
+        if self.administrator or self.owns(on):
+            return True
+        if action is Action.OWN:
+            return False
+        if action in (Action.SEE, Action.USE):
+            return bool(self.privileges(on)) or (
+                on.kind is SecuredKind.SCHEMA and self._sees_within(on.schema_object)
+            )
+        return _REQUIRED[action] in self.privileges(on)
+
+    def privileges(self, on: SecuredObject) -> frozenset[Privilege]:
+        """Return the privileges that are granted on an object or on its schema."""
+        none: frozenset[Privilege] = frozenset()
+        held = self._held.get(on.schema_object, none)
+        if on.kind is not SecuredKind.SCHEMA:
+            held |= self._held.get(on.grant_object, none)
+        return held & frozenset(APPLICABLE[on.kind])
+
+    def option_holder(self, privilege: Privilege, on: SecuredObject) -> Grantee | None:
+        """Return by whose grant option the user may grant a privilege; None if by none.
+
+        The user's own is preferred, so that the grant does not depend on a role.
+        """
+        if privilege not in APPLICABLE[on.kind]:
+            return None
+        objects = (on.grant_object, on.schema_object)
+        holders = {
+            grant.grantee
+            for grant in self.grants
+            if grant.grantable
+            and grant.privilege is privilege
+            and grant.object in objects
+            and grant.grantee in self.identities
+        }
+        ordered = sorted(holders, key=lambda each: (_ORDER.index(each.kind), each.name))
+        return ordered[0] if ordered else None
+
+    def may_grant(self, privilege: Privilege, on: SecuredObject) -> bool:
+        """Return whether the user may grant a privilege on an object."""
+        return self.may(Action.OWN, on) or self.option_holder(privilege, on) is not None
+
     def visible(self, tables: Iterable[MaterializedTable]) -> tuple[MaterializedTable, ...]:
-        """Return the tables that the user may see."""
-        return tuple(table for table in tables if self.may(Action.SEE, table))
+        """Return the materialized tables that the user may see."""
+        return tuple(table for table in tables if self.may(Action.SEE, secured_table(table)))
 
-
-def objects_of(table: MaterializedTable) -> tuple[GrantObject, ...]:
-    """Return the objects whose grants apply to a table."""
-    name = table.name.folded()
-    return TableObject(table_id=table.id), SchemaObject(catalog=name.catalog, schema=name.schema)
+    def _sees_within(self, schema: SchemaObject) -> bool:
+        """Return whether the user may see an object in a schema, as far as the gateway knows."""
+        for on in self._held:
+            if isinstance(on, NamedObject) and (on.catalog, on.schema) == (
+                schema.catalog,
+                schema.schema,
+            ):
+                return True
+        objects = map(secured_table, self.tables())
+        return any(on.schema_object == schema and self.may(Action.SEE, on) for on in objects)
 
 
 def overlap(location: str, other: str) -> bool:

@@ -16,7 +16,7 @@ from tidegate_server.core.model.names import (
 from tidegate_server.core.model.result import Result, RowsResult
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.table import MaterializedTable
-from tidegate_server.gateway.authorization.rights import Action, Rights
+from tidegate_server.gateway.authorization.rights import Action, Rights, secured_table
 from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.scheduler.base import Ledger
 
@@ -41,7 +41,7 @@ class VisibleCatalog:
     def can_see(self, table_id: str) -> bool:
         """Return whether a table may be seen; only administrators see a dropped one."""
         table = self._catalog.by_id(table_id)
-        return table is not None and self._rights.may(Action.SEE, table)
+        return table is not None and self._rights.may(Action.SEE, secured_table(table))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._catalog, name)

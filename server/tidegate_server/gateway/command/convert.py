@@ -10,15 +10,24 @@ from dataclasses import dataclass, replace
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.messages.answers import Inspected
-from tidegate_server.core.messages.requests import EvolveTable, InspectTable
+from tidegate_server.core.messages.requests import (
+    EvolveTable,
+    FindObject,
+    InspectTable,
+    SetObjectOwner,
+)
 from tidegate_server.core.model.names import TableName
-from tidegate_server.core.model.privileges import TableObject
+from tidegate_server.core.model.privileges import SecuredKind, TableObject
 from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import Definition, Leaving, MaterializedTable
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.model.versions import is_streaming
 from tidegate_server.core.sql.statements import AlterConvertToTable, CreateMaterializedTable
+from tidegate_server.gateway.authorization.admission import require_on
+from tidegate_server.gateway.authorization.object_changes import forget
+from tidegate_server.gateway.authorization.rights import Action, secured
+from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.command.redefine import alterable
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
@@ -62,9 +71,11 @@ def taken_over(
     """Return the checked definition for a plain table.
 
     :raises ServerError: MT_CONVERSION_DISABLED unless the server allows it, MT_WRONG_KIND unless
-        it is a Delta table, and the codes of columns that do not fit.
+        it is a Delta table, ACCESS_DENIED unless the user owns it, and the codes of columns that do
+        not fit.
     """
     _check_kind(plain, context)
+    _require_ownership(plain, context)
     if statement.immutable is not None:
         raise error(
             Code.NOT_SUPPORTED,
@@ -112,8 +123,19 @@ def take_over(
         services.catalog.create(table)
         register(table, context, undo)
         undo.pop_all()
+    forget(SecuredKind.TABLE, plain.name, context.services)
     log.info("Took plain table %s over as materialized table %s", table.name, table.id)
     return nothing()
+
+
+def _require_ownership(plain: PlainTable, context: Context) -> None:
+    user, services = context.session.user, context.services
+    rights = rights_of(user, services)
+    if rights is None or rights.administrator:
+        return
+    kind = SecuredKind.TABLE
+    found = services.engine.call(FindObject(kind=kind, name=plain.name))
+    require_on(Action.OWN, secured(kind, plain.name, found.owner), user, rights)
 
 
 def _check_kind(plain: PlainTable, context: Context) -> None:
@@ -230,9 +252,12 @@ def convert_to_table(statement: AlterConvertToTable, context: Context) -> Result
     refuse_held(table)
     consumers = context.services.catalog.consumers(table.name)
     with changing([table, *consumers], context) as [table, *readers], ExitStack() as undo:
+        owned = SetObjectOwner(kind=SecuredKind.TABLE, name=table.storage, owner=table.owner)
+        context.services.engine.call(owned)
         _release(table, readers, context, undo)
         undo.pop_all()
-    context.services.privileges.forget(TableObject(table_id=table.id))
+    gone = TableObject(table_id=table.id)
+    context.services.privileges.forget(lambda on: on == gone)
     context.note(f"{table.name} is a plain table from now on; nothing refreshes it any more.")
     log.info("Converted materialized table %s (%s) to a plain table", table.name, table.id)
     return nothing()

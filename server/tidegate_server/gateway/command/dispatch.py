@@ -88,7 +88,7 @@ def carry_out(statement: Statement, text: str, context: Context) -> Result:
     :raises ServerError: any error of the statement.
     """
     spec = SPECS[type(statement)]
-    features = allowed_features(context.session.user, context.services.config)
+    features = allowed_features(context.session.user, context.services)
     context = replace(context, features=features)
     log.info("Operation %s: %s", context.operation_id, type(statement).__name__)
     try:

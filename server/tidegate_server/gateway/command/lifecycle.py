@@ -146,7 +146,8 @@ def drop(statement: DropMaterializedTable, context: Context) -> Result:
             raise problem
         if _drop(table, context):
             break
-    context.services.privileges.forget(TableObject(table_id=table.id))
+    gone = TableObject(table_id=table.id)
+    context.services.privileges.forget(lambda on: on == gone)
     _warn_consumers(table, context)
     log.info("Dropped materialized table %s (%s)", table.name, table.id)
     return nothing()

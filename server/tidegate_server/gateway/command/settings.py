@@ -129,7 +129,7 @@ def visible_settings(result: Result, context: Context) -> Result:
     rows = [
         (key, redact(key, value, config), *rest)
         for key, value, *rest in listed
-        if may_see(key, config, user)
+        if may_see(key, context.services, user)
     ]
     return RowsResult(result.schema, rows, types=tuple(batches[0].schema.types))
 

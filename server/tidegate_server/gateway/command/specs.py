@@ -9,6 +9,7 @@ from typing import Any
 
 from tidegate_server.core.messages.requests import InlinedTable, PinnedVersions
 from tidegate_server.core.model.result import Result
+from tidegate_server.core.sql import privilege_statements as ps
 from tidegate_server.core.sql import statements as st
 from tidegate_server.core.sql.statements import ListingKind
 from tidegate_server.gateway import spark_session
@@ -18,8 +19,11 @@ from tidegate_server.gateway.authorization.admission import (
     admit_inlined,
     admit_spark,
     admitting,
+    judge,
 )
 from tidegate_server.gateway.authorization.checks import Check, needs, needs_downstream, nothing
+from tidegate_server.gateway.authorization.listings import narrow_listing
+from tidegate_server.gateway.authorization.object_changes import following_changes
 from tidegate_server.gateway.authorization.rights import Action
 from tidegate_server.gateway.command import (
     alter,
@@ -29,9 +33,11 @@ from tidegate_server.gateway.command import (
     grant,
     held,
     lifecycle,
+    owner,
     redefine,
     refresh,
     rename,
+    roles,
     rollback,
     schema_changes,
     settings,
@@ -94,8 +100,13 @@ def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Resul
         admitted = admit_spark(statement, context)
     inlined, pinned = _choose_rows(admitted, context)
     with admitting(context):
+        if inlined or pinned is not None:
+            judge(admitted.surveyed, context, definers=False)
         admission = admit_inlined(admitted.admission, inlined, context)
-    result: Result = spark_session.execute(admitted.statement, context, inlined, pinned, admission)
+    with following_changes(statement.facts, context):
+        result: Result = spark_session.execute(
+            admitted.statement, context, inlined, pinned, admission
+        )
     catalog, lists = context.services.catalog, statement.facts.lists
     if lists is ListingKind.TABLE_EXTENDED:
         result = show.with_owners(result, catalog)
@@ -103,7 +114,8 @@ def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Resul
         result = visibility.without_storages(result, catalog)
     if statement.facts.is_set:
         result = settings.visible_settings(result, context)
-    return admitted.shown(result)
+    result = admitted.shown(result)
+    return result if lists is None else narrow_listing(result, lists, context)
 
 
 def _choose_rows(
@@ -189,7 +201,7 @@ SPECS: Mapping[type[st.Statement], StatementSpec] = {
         check=needs(Action.ALTER), run=_without_text(alter.reset_options)
     ),
     st.AlterRename: StatementSpec(
-        check=needs(Action.OWN), run=_without_text(rename.rename), redefines=_its_table
+        check=checks.renaming, run=_without_text(rename.rename), redefines=_its_table
     ),
     st.AlterSwap: StatementSpec(
         check=checks.exchange, run=_without_text(swap.swap), redefines=_its_table
@@ -281,9 +293,17 @@ SPECS: Mapping[type[st.Statement], StatementSpec] = {
     st.ResetOption: StatementSpec(
         check=checks.reset_setting, run=_without_text(settings.reset_option)
     ),
-    st.GrantPrivileges: StatementSpec(check=nothing, run=_without_text(grant.grant)),
-    st.RevokePrivileges: StatementSpec(check=nothing, run=_without_text(grant.revoke)),
-    st.ShowGrants: StatementSpec(
+    ps.GrantPrivileges: StatementSpec(check=nothing, run=_without_text(grant.grant)),
+    ps.RevokePrivileges: StatementSpec(check=nothing, run=_without_text(grant.revoke)),
+    ps.ShowGrants: StatementSpec(
         check=nothing, run=_without_text(grant.show_grants), returns_rows=_always
     ),
+    ps.CreateRole: StatementSpec(check=nothing, run=_without_text(roles.create_role)),
+    ps.DropRole: StatementSpec(check=nothing, run=_without_text(roles.drop_role)),
+    ps.GrantRole: StatementSpec(check=nothing, run=_without_text(roles.grant_role)),
+    ps.RevokeRole: StatementSpec(check=nothing, run=_without_text(roles.revoke_role)),
+    ps.ShowRoles: StatementSpec(
+        check=nothing, run=_without_text(roles.show_roles), returns_rows=_always
+    ),
+    ps.SetOwner: StatementSpec(check=nothing, run=_without_text(owner.set_owner)),
 }

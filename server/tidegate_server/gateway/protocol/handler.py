@@ -125,6 +125,7 @@ class Handler:
                 caller.connection_id,
                 version + 1,
                 real_user=real,
+                groups=caller.identity.groups,
             )
         )
         caller.has_session = True

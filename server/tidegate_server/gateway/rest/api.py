@@ -16,8 +16,9 @@ from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.sql.statements import AlterResume, AlterSuspend
-from tidegate_server.gateway.authorization.admission import check_settings, require, rights_of
+from tidegate_server.gateway.authorization.admission import check_settings, require
 from tidegate_server.gateway.authorization.rights import Action
+from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.command.dispatch import carry_out
 from tidegate_server.gateway.context import Context, Services, SessionState
 from tidegate_server.gateway.rest.bodies import (
@@ -88,7 +89,7 @@ class Api:
         """``POST /v1/materialized-tables/{table}/refresh``."""
         table = self._table(request, Action.REFRESH)
         body = _decode_body(request, RefreshCommandBody)
-        check_settings(body.execution_config, self._services.config, self._user)
+        check_settings(body.execution_config, self._services, self._user)
         wanted = refresh_request(body, table, self._services, self._user)
         refresh_id = self._refreshes.start(wanted)
         answer = _json(StartedBody(refresh_id=refresh_id), status=202)

@@ -49,7 +49,13 @@ class SessionManager:
         self.executor = Executor(
             services.engine, services.cancel_refresh, services.config.server.workers
         )
-        self.snapshot = MetadataCache(services.catalog, services.engine, services.clock, cache_file)
+        self.snapshot = MetadataCache(
+            services.catalog,
+            services.engine,
+            services.clock,
+            cache_file,
+            with_owners=services.config.authorization.enabled,
+        )
         self.metrics = services.metrics
         self._services = services
         self._settings = services.config.server
@@ -83,14 +89,18 @@ class SessionManager:
         protocol: int = 10,
         *,
         real_user: str | None = None,
+        groups: tuple[str, ...] | None = None,
     ) -> Session:
         """Open a session; an empty user is ``anonymous``. Blocks, since it may call the engine.
 
-        ``real_user`` is the user who logged in, if that is another one.
+        ``real_user`` is the user who logged in, if that is another one; ``groups`` are the groups
+        of that user, None if the login did not report them.
 
         :raises ServerError: TOO_MANY, SCHEMA_NOT_FOUND, INVALID_REQUEST if the connection ended
             meanwhile, or the error of SET for a setting that it rejects.
         """
+        if groups is not None:
+            self._services.privileges.set_groups(real_user or user, groups)
         options = self._check_options(normalise(configuration), user)
         for warning in options.warnings:
             logger.warning("OpenSession of user %s: %s", user, warning)
@@ -208,7 +218,7 @@ class SessionManager:
         """
         config, settings = self._services.config, sparks_names(options.settings)
         notices = own_notices(settings, config.engine.master)
-        check_settings(settings, config, user)
+        check_settings(settings, self._services, user)
         try:
             notices += spark_notices(settings, self._services.engine, wait=_ENGINE_WAIT)
         except ServerError as error:

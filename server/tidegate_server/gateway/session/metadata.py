@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -44,6 +44,8 @@ class ListedTable:
     comment: str | None = None
     columns: tuple[Column, ...] = ()
     primary_key: PrimaryKey | None = None
+    owner: str = ""
+    """Empty if unknown, as that of a materialized table always is here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,7 @@ class Listing:
 
     schemas: tuple[str, ...] = ()
     tables: tuple[ListedTable, ...] = ()
+    schema_owners: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

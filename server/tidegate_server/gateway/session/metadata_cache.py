@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 
@@ -81,7 +81,11 @@ class MetadataCache:
         engine: Engine,
         clock: Clock,
         file: MetadataCacheFile | None = None,
+        *,
+        with_owners: bool = False,
     ) -> None:
+        """``with_owners`` also reads the owners of schemas, tables and views."""
+        self._with_owners = with_owners
         self._catalog = catalog
         self._engine = engine
         self._clock = clock
@@ -188,7 +192,8 @@ class MetadataCache:
         snapshot, cached = self._snapshot, self._cached_listing
         if cached is not None and cached[0] is snapshot and cached[1] == materialized:
             return cached[2]
-        listing = merge(materialized, snapshot.as_table_list())
+        owners = {name: known.owner for name, known in snapshot.tables.items()}
+        listing = merge(materialized, snapshot.as_table_list(), owners, snapshot.schema_owners)
         self._cached_listing = (snapshot, materialized, listing)
         return listing
 
@@ -215,7 +220,7 @@ class MetadataCache:
     def _ask_names(self) -> None:
         changes, asked_at = self._changes, self._clock.now()
         try:
-            answer = self._engine.call(ListNames(), wait=0)
+            answer = self._engine.call(ListNames(with_owners=self._with_owners), wait=0)
         except ServerError as error:
             logger.debug("Listing the metastore failed: %s", error)
             return
@@ -311,10 +316,16 @@ class MetadataCache:
         return asked_at is None or self._clock.now() - asked_at > lifetime
 
 
-def merge(materialized: Iterable[MaterializedTable], metastore: TableList) -> Listing:
+def merge(
+    materialized: Iterable[MaterializedTable],
+    metastore: TableList,
+    owners: Mapping[TableName, str] | None = None,
+    schema_owners: Mapping[str, str] | None = None,
+) -> Listing:
     """Merge the materialized tables into the metastore's; each table appears once."""
+    owners = owners or {}
     listed: dict[TableName, ListedTable] = {
-        info.name.folded(): _from_metastore(info)
+        info.name.folded(): _from_metastore(info, owners.get(info.name.folded(), ""))
         for info in metastore.tables
         if not info.name.table.startswith(STORAGE_PREFIX)
     }
@@ -322,13 +333,17 @@ def merge(materialized: Iterable[MaterializedTable], metastore: TableList) -> Li
     schemas = {DEFAULT_SCHEMA, GLOBAL_VIEWS, *metastore.schemas}
     schemas.update(table.name.schema for table in listed.values())
     return Listing(
-        schemas=tuple(sorted(schemas)), tables=tuple(listed[name] for name in sorted(listed))
+        schemas=tuple(sorted(schemas)),
+        tables=tuple(listed[name] for name in sorted(listed)),
+        schema_owners=schema_owners or {},
     )
 
 
-def _from_metastore(info: TableInfo) -> ListedTable:
+def _from_metastore(info: TableInfo, owner: str = "") -> ListedTable:
     kind = VIEW if "VIEW" in info.type.upper() else TABLE
-    return ListedTable(name=info.name, type=kind, comment=info.comment, columns=info.columns)
+    return ListedTable(
+        name=info.name, type=kind, comment=info.comment, columns=info.columns, owner=owner
+    )
 
 
 def _from_catalog(table: MaterializedTable) -> ListedTable:

@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 class _Content(msgspec.Struct, frozen=True):
     schemas: tuple[str, ...]
     tables: tuple[KnownTable, ...]
+    schema_owners: dict[str, str] = {}
 
 
 class MetadataCacheFile:
@@ -37,11 +38,15 @@ class MetadataCacheFile:
             logger.warning("The saved snapshot of the metastore cannot be read: %s", error)
             return MetastoreSnapshot()
         tables = {table.name.folded(): table for table in content.tables}
-        return MetastoreSnapshot(schemas=content.schemas, tables=tables)
+        return MetastoreSnapshot(
+            schemas=content.schemas, tables=tables, schema_owners=content.schema_owners
+        )
 
     def save(self, snapshot: MetastoreSnapshot) -> None:
         """Replace the file; an error is only logged."""
-        content = _Content(snapshot.schemas, tuple(snapshot.tables.values()))
+        content = _Content(
+            snapshot.schemas, tuple(snapshot.tables.values()), dict(snapshot.schema_owners)
+        )
         beside = self._path.with_suffix(".new")
         try:
             with self._save_lock:

@@ -27,6 +27,8 @@ class KnownTable:
     type: str
     comment: str | None = None
     columns: tuple[Column, ...] | None = None
+    owner: str = ""
+    """Empty if unknown."""
     read_at: datetime | None = None
 
     def is_fresh(self, since: datetime, *, with_columns: bool) -> bool:
@@ -41,6 +43,7 @@ class MetastoreSnapshot:
 
     schemas: tuple[str, ...] = ()
     tables: Mapping[TableName, KnownTable] = field(default_factory=dict)
+    schema_owners: Mapping[str, str] = field(default_factory=dict)
 
     def as_table_list(self) -> TableList:
         """Return it in the format of the engine's answer."""
@@ -61,9 +64,14 @@ def with_names(snapshot: MetastoreSnapshot, names: NameList) -> MetastoreSnapsho
                 known = snapshot.tables.get(name.folded())
                 if known is None or known.type != kind:
                     known = KnownTable(name=name, type=kind)
+                owner = schema.owners.get(table, "")
+                if known.owner != owner:
+                    known = replace(known, owner=owner)
                 tables[name.folded()] = known
     return MetastoreSnapshot(
-        schemas=tuple(schema.schema for schema in names.schemas), tables=tables
+        schemas=tuple(schema.schema for schema in names.schemas),
+        tables=tables,
+        schema_owners={schema.schema: schema.owner for schema in names.schemas if schema.owner},
     )
 
 
@@ -94,7 +102,7 @@ def without_details(
 ) -> MetastoreSnapshot:
     """Drop all but the names of the tables that ``words`` contains; None means all tables."""
     tables = {
-        name: KnownTable(name=known.name, type=known.type)
+        name: KnownTable(name=known.name, type=known.type, owner=known.owner)
         if words is None or name.table in words
         else known
         for name, known in snapshot.tables.items()

@@ -17,7 +17,8 @@ from tidegate_server.core.model.names import FunctionName
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.states import OperationState
 from tidegate_server.core.sql.redact import secrets_in
-from tidegate_server.gateway.authorization.admission import hidden_names
+from tidegate_server.gateway.authorization.listings import function_filter
+from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.context import Context, Services, SessionState
 from tidegate_server.gateway.options import sparks_names
 from tidegate_server.gateway.session.configuration import SessionOptions, substitute
@@ -26,6 +27,7 @@ from tidegate_server.gateway.session.handle import Handle, issue
 from tidegate_server.gateway.session.hive_listing import NamesOnly
 from tidegate_server.gateway.session.metadata import Listing, TablePattern, as_plain_tables
 from tidegate_server.gateway.session.metadata_cache import MetadataCache
+from tidegate_server.gateway.session.narrowing import narrow_metadata
 from tidegate_server.gateway.session.operation import Operation, OperationKind, shorten
 
 logger = logging.getLogger(__name__)
@@ -195,6 +197,9 @@ class Session:
     def functions(self) -> tuple[FunctionName, ...]:
         """Return the functions visible in this session, ordered by schema and name."""
         found = set(self.snapshot.functions())
+        rights = rights_of(self.user, self._services)
+        if rights is not None and not rights.administrator:
+            found = set(filter(function_filter(self._services, rights), found))
         if self._may_have_temporary:
             found.update(self.snapshot.temporary_functions(self.id))
         return tuple(sorted(found, key=lambda each: (each.schema or "", each.name)))
@@ -272,12 +277,15 @@ class Session:
         return work
 
     def _visible_listing(self, listing: Listing) -> Listing:
-        """Remove materialized tables that the user may not see; add temporary views."""
-        hidden = hidden_names(self.user, self._services)
-        tables = tuple(t for t in listing.tables if not hidden or t.name.folded() not in hidden)
+        """Remove what the user may not see; add temporary views."""
+        rights = rights_of(self.user, self._services)
+        shown = listing
+        if rights is not None and not rights.administrator:
+            tables = self._services.catalog.tables()
+            shown = narrow_metadata(listing, tables, rights)
         if self._may_have_temporary or self.snapshot.shared_views:
-            tables = (*self.snapshot.temporary_views(self.id), *tables)
-        shown = replace(listing, tables=tables)
+            views = self.snapshot.temporary_views(self.id)
+            shown = replace(shown, tables=(*views, *shown.tables))
         plain = self._services.config.server.materialized_as_table
         return as_plain_tables(shown) if plain else shown
 

@@ -8,24 +8,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import Connection, Table, insert, inspect, select, text, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    Index,
+    MetaData,
+    String,
+    Table,
+    insert,
+    inspect,
+    literal,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.schema import CreateColumn
 
 from tidegate_server.core.errors import Code, error
+from tidegate_server.core.model.privileges import INITIAL_GRANTS, GranteeKind
+from tidegate_server.gateway.store.grant_rows import grant_row
 from tidegate_server.gateway.store.tables import (
+    UtcTimestamp,
     cancel_requests,
     definition_versions,
     delegation_tokens,
     fires,
+    function_owners,
+    grants,
     lag_breaches,
     maintenance_runs,
     materialized_tables,
     metadata,
-    privileges,
     refresh_runs,
+    role_members,
+    roles,
     schema_version,
     signing_keys,
     sources,
+    user_groups,
     workflows,
 )
 
@@ -34,9 +54,24 @@ Migration = Callable[[Connection], None]
 _ADVISORY_LOCK = 7_205_759_403  # an arbitrary key of PostgreSQL's advisory lock
 
 
+# The grants of versions that had them for users and materialized tables only.
+_privileges = Table(
+    "privileges",
+    MetaData(),
+    Column("grantee", String(255), primary_key=True),
+    Column("privilege", String(64), primary_key=True),
+    Column("object_kind", String(64), primary_key=True),
+    Column("object_key", String(512), primary_key=True),
+    Column("granted_by", String(255), nullable=False),
+    Column("granted_at", UtcTimestamp, nullable=False),
+    Index("ix_privileges_object", "object_kind", "object_key"),
+)
+
+
 def create_tables(connection: Connection) -> None:
-    """Create every table in its newest form."""
+    """Create every table in its newest form, and the initial grants."""
     metadata.create_all(connection)
+    add_initial_grants(connection)
 
 
 _DEFINITION = (
@@ -94,7 +129,7 @@ def add_columns(connection: Connection, table: Table, names: Sequence[str]) -> N
 
 def add_privileges(connection: Connection) -> None:
     """Create the table of privileges."""
-    privileges.create(connection)
+    _privileges.create(connection)
 
 
 def add_delegation_tokens(connection: Connection) -> None:
@@ -159,6 +194,39 @@ def add_dropping(connection: Connection) -> None:
     add_columns(connection, materialized_tables, ("dropping",))
 
 
+def add_grants_on_all_objects(connection: Connection) -> None:
+    """Create roles, groups and owners of functions; copy the grants to users."""
+    if not inspect(connection).has_table(_privileges.name):
+        return  # the store was created in its newest form
+    for table in (grants, roles, role_members, user_groups, function_owners):
+        table.create(connection)
+    p = _privileges.c
+    copied = select(
+        literal(GranteeKind.USER.value),
+        p.grantee,
+        p.privilege,
+        p.object_kind,
+        p.object_key,
+        literal(""),
+        literal(""),
+        literal(False),
+        p.granted_by,
+        p.granted_at,
+    )
+    names = (
+        *("grantee_kind", "grantee", "privilege", "object_kind", "object_key"),
+        *("holder_kind", "holder", "grantable", "granted_by", "granted_at"),
+    )
+    connection.execute(insert(grants).from_select(names, copied))
+    _privileges.drop(connection)
+    add_initial_grants(connection)
+
+
+def add_initial_grants(connection: Connection) -> None:
+    """Allow everyone to create objects in the schema ``default``."""
+    connection.execute(insert(grants), [grant_row(each) for each in INITIAL_GRANTS])
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     create_tables,
     add_definition_columns,
@@ -176,6 +244,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     add_maintenance,
     add_comparisons,
     add_dropping,
+    add_grants_on_all_objects,
 )
 
 

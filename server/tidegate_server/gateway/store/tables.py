@@ -86,6 +86,7 @@ metadata = MetaData()
 _ID = String(64)
 _NAME = String(255)
 _WORD = String(64)
+_KEY = String(1100)
 
 schema_version = Table(
     "schema_version",
@@ -293,16 +294,54 @@ maintenance_runs = Table(
     Index("ix_upkeep_table", "table_id", "sequence"),
 )
 
-privileges = Table(
-    "privileges",
+grants = Table(
+    "grants",
     metadata,
+    Column("grantee_kind", _WORD, primary_key=True),
     Column("grantee", _NAME, primary_key=True),
     Column("privilege", _WORD, primary_key=True),
     Column("object_kind", _WORD, primary_key=True),
-    Column("object_key", String(512), primary_key=True),
+    Column("object_key", _KEY, primary_key=True),
+    Column("holder_kind", _WORD, primary_key=True),
+    Column("holder", _NAME, primary_key=True),
+    Column("grantable", Boolean, nullable=False),
     Column("granted_by", _NAME, nullable=False),
     Column("granted_at", UtcTimestamp, nullable=False),
-    Index("ix_privileges_object", "object_kind", "object_key"),
+    Index("ix_grants_object", "object_kind", "object_key"),
+)
+
+roles = Table(
+    "roles",
+    metadata,
+    Column("name", _NAME, primary_key=True),
+    Column("created_by", _NAME, nullable=False),
+    Column("created_at", UtcTimestamp, nullable=False),
+)
+
+role_members = Table(
+    "role_members",
+    metadata,
+    Column("role", _NAME, primary_key=True),
+    Column("member_kind", _WORD, primary_key=True),
+    Column("member", _NAME, primary_key=True),
+    Column("granted_by", _NAME, nullable=False),
+    Column("granted_at", UtcTimestamp, nullable=False),
+)
+
+user_groups = Table(
+    "user_groups",
+    metadata,
+    Column("user_name", _NAME, primary_key=True),
+    Column("group_name", _NAME, primary_key=True),
+)
+
+function_owners = Table(
+    "function_owners",
+    metadata,
+    Column("catalog_name", _NAME, primary_key=True),
+    Column("schema_name", _NAME, primary_key=True),
+    Column("function_name", _NAME, primary_key=True),
+    Column("owner", _NAME, nullable=False),
 )
 
 delegation_tokens = Table(
