@@ -52,11 +52,12 @@ def seen(server: Server, user: str) -> set[str]:
     found = {row[1] for row in run(server, user, "SHOW TABLES IN shop")}
     if ("shop",) in run(server, user, "SHOW SCHEMAS"):
         found.add("shop")
-    found |= {row[0].split(".")[-1] for row in run(server, user, "SHOW USER FUNCTIONS IN shop")}
+    functions = [row[0].split(".") for row in run(server, user, "SHOW USER FUNCTIONS IN shop")]
+    found |= {parts[-1] for parts in functions if "shop" in parts}
     with closing(server.connect(user=user)) as connection, closing(connection.cursor()) as cursor:
         called = {row[2] for row in cursor.tables(schema="shop").fetchall()}
-        called |= {row[0] for row in cursor.schemas(schema="shop").fetchall()}
-        called |= {row[2] for row in cursor.functions(schema="shop").fetchall() if row[1]}
+        called |= {row[0] for row in cursor.schemas().fetchall()} & {"shop"}
+        called |= {row[2] for row in cursor.functions().fetchall() if row[1] == "shop"}
     assert found == called
     return found
 
@@ -89,7 +90,7 @@ def test_grants_follow_an_object_and_end_with_it(shop: Server) -> None:
     )
     renamed = "spark_catalog.shop.second"
     assert grants(shop, "USER carl") == [("MODIFY", renamed), ("SELECT", renamed)]
-    run(shop, "root", "ALTER TABLE shop.second SET OWNER TO USER dan")
+    run(shop, "root", "ALTER TABLE shop.second SET OWNER TO USER olga")
     assert grants(shop, "USER carl") == [("MODIFY", renamed), ("SELECT", renamed)]
     assert seen(shop, "carl") == {"shop", "second"}
     run(shop, "root", "DROP TABLE shop.second")
