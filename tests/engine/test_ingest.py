@@ -15,7 +15,9 @@ from tests.support.fixtures.spark import Lake
 from tests.support.materialized import new_order, task_of
 from tests.support.waiting import wait_until
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.messages.answers import Reach
+from tidegate_server.core.messages.answers import Surveyed
+from tidegate_server.core.messages.requests import Survey
+from tidegate_server.core.model.access import ObjectKind
 from tidegate_server.core.model.clauses import Expectation, Violation
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.model.versions import SourceKind
@@ -240,14 +242,22 @@ def test_rows_are_not_computed_anew(lake: Lake, folder: Folder) -> None:
     assert caught.value.code == "MT_STREAM_UNSUPPORTED"
 
 
+def surveyed(lake: Lake, text: str) -> Surveyed:
+    return survey(Child(lake.session), Survey(session_id="s", sql=text, features=()))
+
+
+def features(found: Surveyed) -> set[str]:
+    return {access.catalog for access in found.accesses if access.kind is ObjectKind.FEATURE}
+
+
 def test_the_survey_tells_where_a_stream_comes_from(lake: Lake, folder: Folder) -> None:
-    told = survey(Child(lake.session), over(folder))
-    assert (told.reaches, told.readings[-1].location) == ((Reach.PATHS,), str(folder.path))
-    assert survey(Child(lake.session), "SELECT value FROM STREAM rate()").reaches == ()
+    told = surveyed(lake, over(folder))
+    assert (features(told), told.readings[-1].location) == ({"paths"}, str(folder.path))
+    assert features(surveyed(lake, "SELECT value FROM STREAM rate()")) == set()
     kafka = "STREAM read_kafka(bootstrapServers => 'h:1', subscribe => 't')"
-    assert survey(Child(lake.session), f"SELECT * FROM {kafka}").reaches == (Reach.PATHS,)
+    assert features(surveyed(lake, f"SELECT * FROM {kafka}")) == {"paths"}
     lake.sql("CREATE TABLE stream (x INT, y INT) USING delta")
-    named = survey(Child(lake.session), "SELECT a FROM stream rate(a, b)")
+    named = surveyed(lake, "SELECT a FROM stream rate(a, b)")
     assert [one.name.table for one in named.readings if one.name] == ["stream"]
 
 

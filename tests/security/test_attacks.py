@@ -258,6 +258,7 @@ def test_a_refresh_reads_with_its_executors_privileges_of_that_moment(server: Se
         "ann",
         "CREATE VIEW pay.harmless AS SELECT 'x' AS who, 1 AS total",
         "GRANT SELECT ON MATERIALIZED TABLE pay.totals TO USER carl",
+        "GRANT SELECT ON VIEW pay.harmless TO USER bob",
     )
     reads = "FRESHNESS = INTERVAL '1' DAY AS SELECT * FROM pay."
     run(server, "bob", f"CREATE MATERIALIZED TABLE bob.through {reads}harmless")

@@ -27,6 +27,7 @@ from tidegate_server.core.messages.requests import (
     SetObjectOwner,
     Survey,
 )
+from tidegate_server.core.model.access import Access, Act, Admission, ObjectKind
 from tidegate_server.core.model.names import FunctionName, TableName
 from tidegate_server.core.model.privileges import (
     Grant,
@@ -36,10 +37,15 @@ from tidegate_server.core.model.privileges import (
     TableObject,
     user,
 )
+from tidegate_server.core.model.runs import Trigger
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.gateway.authorization.admission import admit_order
 from tidegate_server.gateway.authorization.rights import (
     Action,
 )
 from tidegate_server.gateway.context import Services
+from tidegate_server.gateway.runs.orders import refresh_order
 from tidegate_server.gateway.store.privileges import MemoryPrivileges, Privileges
 
 DAILY = example(id="t-1", name=TableName("c", "d", "daily"), owner="ann")
@@ -173,3 +179,22 @@ def of_system(*mentions: Mention, count: int = 1) -> Surveyed:
 
 
 LOGINS = ServerSection(auth="PASSWORD")
+
+
+def admit(table: MaterializedTable, services: Services) -> Admission | None:
+    """Return what a run of the table may access."""
+    request = RefreshRequest(table_id=table.id, trigger=Trigger.MANUAL, requested_by="ann")
+    order = refresh_order(table, request, refresh_id="r", epoch=1, asked_at=NOON)
+    return admit_order(order, services).admission
+
+
+def selecting(name: TableName) -> Surveyed:
+    """Return what a query accesses that reads one table."""
+    access = Access(
+        act=Act.SELECT,
+        kind=ObjectKind.TABLE,
+        catalog=name.catalog,
+        schema=name.schema,
+        name=name.table,
+    )
+    return Surveyed(accesses=(access,))

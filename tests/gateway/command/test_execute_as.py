@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.examples import NOON, vary
+from tests.contract.examples import vary
 from tests.gateway.command.fakes import World
-from tests.gateway.command.guarded import DAILY, OTHER, Guarded, SurveyingEngine, grant
+from tests.gateway.command.guarded import DAILY, OTHER, Guarded, SurveyingEngine, admit, grant
 from tidegate_server.core.config import AuthorizationSection, Config
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.messages.answers import Surveyed
@@ -17,13 +17,9 @@ from tidegate_server.core.model.privileges import (
     Privilege,
     TableObject,
 )
-from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.model.table import MaterializedTable
-from tidegate_server.core.refresh.request import RefreshRequest
-from tidegate_server.gateway.authorization.admission import admit_order
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
 from tidegate_server.gateway.context import Services
-from tidegate_server.gateway.runs.orders import refresh_order
 
 
 def services_with(*tables: MaterializedTable, config: Config) -> Services:
@@ -34,13 +30,6 @@ def services_with(*tables: MaterializedTable, config: Config) -> Services:
     engine = SurveyingEngine()
     engine.surveys[READER.definition.expanded_query] = Surveyed(accesses=(READS_DAILY,))
     return replace(world._services(), catalog=catalog, engine=engine)
-
-
-def admit(table: MaterializedTable, services: Services) -> Admission | None:
-    """Return what a run of the table may access."""
-    request = RefreshRequest(table_id=table.id, trigger=Trigger.MANUAL, requested_by="ann")
-    order = refresh_order(table, request, refresh_id="r", epoch=1, asked_at=NOON)
-    return admit_order(order, services).admission
 
 
 READS_DAILY = Access(

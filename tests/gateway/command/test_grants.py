@@ -6,13 +6,12 @@ import pytest
 
 from tests.gateway.command.fake_storage import Stored
 from tests.gateway.command.fakes import T1
-from tests.gateway.command.guarded import Guarded
+from tests.gateway.command.guarded import Guarded, admit, selecting
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import Execute, SetObjectOwner
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.privileges import INITIAL_GRANTS, Grant, SecuredKind
-from tidegate_server.gateway.authorization.admission import check_owner
 from tidegate_server.gateway.options import CONVERSION_KEY
 
 TABLE, VIEW, FUNCTION, SCHEMA = (
@@ -394,11 +393,12 @@ def test_no_user_has_the_name_of_another_owner(world: Guarded, name: str) -> Non
 def test_a_role_refreshes_with_its_own_privileges(world: Guarded) -> None:
     run_as(world, "root", "CREATE ROLE team")
     world.execute("ALTER MATERIALIZED TABLE c.d.n SET OWNER TO ROLE team")
-    table = world.table("n").id
+    table = world.table("n")
+    world.engine.surveys[table.definition.expanded_query] = selecting(world.table("m").name)
     with pytest.raises(ServerError, match="SELECT"):
-        check_owner(table, world._services())
+        admit(table, world._services())
     run_as(world, "root", "GRANT SELECT ON MATERIALIZED TABLE c.d.m TO ROLE team")
-    check_owner(table, world._services())
+    assert admit(table, world._services()) is not None
 
 
 # ---- objects that change ---------------------------------------------------------------------

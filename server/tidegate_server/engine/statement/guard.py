@@ -23,6 +23,7 @@ from tidegate_server.core.sql.cursor import position
 from tidegate_server.engine.query.resolution import current_place, is_temporary_view
 from tidegate_server.engine.statement.targets import (
     CopyTarget,
+    NewSchemaTarget,
     NewTarget,
     PathTarget,
     SchemaTarget,
@@ -117,7 +118,7 @@ def guard(spark: SparkSession, text: str) -> Guarded:
     copies = []
     found = tuple(targets(spark, text))
     for target in found:
-        if isinstance(target, NewTarget):
+        if isinstance(target, NewTarget | NewSchemaTarget):
             continue
         if isinstance(target, CopyTarget):
             copied = owners.owner_of_table(target.source, through_views=False) is not None

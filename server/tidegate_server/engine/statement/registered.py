@@ -1,7 +1,7 @@
-"""Updates owner and comment in the metastore's entries of the tables that a statement changes.
+"""Updates owner and comment in the metastore's entries of what a statement changes.
 
-Spark records the user of its own process as the owner, and Delta changes a comment only in its log.
-Metadata calls and SHOW TABLE EXTENDED read the entries.
+Spark records the user of its own process as the owner of a schema, and Delta changes a comment only
+in its log. Metadata calls and SHOW TABLE EXTENDED read the entries.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tidegate_server.core.model.names import TableName, qualify
 from tidegate_server.engine.query.resolution import current_place
 from tidegate_server.engine.statement.targets import (
     CopyTarget,
+    NewSchemaTarget,
     NewTarget,
     TableTarget,
     Target,
@@ -34,6 +35,8 @@ _REPLACING: Final = "CREATE OR REPLACE TABLE"
 _COMMENTING: Final = ("COMMENT ON TABLE", "ALTER TABLE", "RESTORE", _REPLACING)
 _OWNER, _COMMENT = 7, 14
 """Positions of fields in Spark's CatalogTable."""
+_PROPERTIES: Final = 3
+"""Position of the properties in Spark's CatalogDatabase."""
 
 
 @contextmanager
@@ -43,15 +46,28 @@ def update_entries(spark: SparkSession, targets: Iterable[Target], user: str) ->
     :param targets: what the statement changes.
     :param user: the user who runs the statement; empty if unknown.
     """
+    targets = tuple(targets)
     makes, comments = _changes(spark, targets)
     new = [name for name in makes if entry_of(spark, name) is None]
+    catalog: Any = spark._jsparkSession.sharedState().externalCatalog()
+    schemas = [target.name[-1].lower() for target in targets if isinstance(target, NewSchemaTarget)]
+    new_schemas = [schema for schema in schemas if not catalog.databaseExists(schema)]
     yield
+    for schema in new_schemas if user else ():
+        _own_schema(catalog, schema, user)
     for name in dict.fromkeys((*makes, *comments)):
         try:
             _update_entry(spark, name, owner=user if name in new else "")
         except (PySparkException, Py4JError):
             # Not an error: the statement has succeeded, and the entry is as Spark left it.
             logger.warning("the metastore entry of %s is out of date", name, exc_info=True)
+
+
+def _own_schema(catalog: Any, schema: str, user: str) -> None:
+    if catalog.databaseExists(schema):  # otherwise it has another catalog
+        entry = catalog.getDatabase(schema)
+        owned = entry.properties().updated("owner", user)
+        catalog.alterDatabase(with_fields(entry, {_PROPERTIES: owned}))
 
 
 def _changes(

@@ -89,7 +89,14 @@ class NewTarget:
     name: tuple[str, ...]
 
 
-Target = TableTarget | PathTarget | SchemaTarget | CopyTarget | NewTarget
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSchemaTarget:
+    """A schema that a statement creates."""
+
+    name: tuple[str, ...]
+
+
+Target = TableTarget | PathTarget | SchemaTarget | CopyTarget | NewTarget | NewSchemaTarget
 
 
 def targets(spark: SparkSession, text: str) -> Iterator[Target]:
@@ -276,6 +283,10 @@ def _drop_schema(context: _Context, plan: Any) -> Iterator[Target]:
     )
 
 
+def _create_schema(context: _Context, plan: Any) -> Iterator[Target]:
+    yield NewSchemaTarget(name=_child_name(context, plan.name()))
+
+
 def _write_directory(context: _Context, plan: Any) -> Iterator[Target]:
     action = "INSERT OVERWRITE DIRECTORY"
     yield from _storage_location(context, action, plan, plan.storage(), below=True)
@@ -326,6 +337,7 @@ _RULES: Mapping[str, Callable[[_Context, Any], Iterator[Target]]] = {
     "ReplaceTableAsSelect": _replace,
     "CreateTableLikeCommand": _create_like,
     "CloneTableStatement": _clone,
+    "CreateNamespace": _create_schema,
     "CreateView": _create_view,
     "DropTable": _drop_rule("DROP TABLE"),
     "DropView": _drop_rule("DROP VIEW"),
