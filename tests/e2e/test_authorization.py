@@ -88,6 +88,12 @@ def test_what_one_user_owns_another_sees_only_when_it_is_granted(guarded_server:
         f"AS SELECT team, {SECRET} AS total FROM pay.salaries GROUP BY team",
         "CREATE VIEW pay.peek AS SELECT * FROM pay.totals",
     )
+    run(
+        guarded_server,
+        "root",
+        "ALTER VIEW pay.peek SET OWNER TO USER ann",
+        "GRANT CREATE ON SCHEMA pay TO USER bob",
+    )
     [location] = [
         row[1]
         for row in run(guarded_server, "ann", "DESCRIBE EXTENDED pay.totals")
@@ -95,7 +101,7 @@ def test_what_one_user_owns_another_sees_only_when_it_is_granted(guarded_server:
     ]
 
     assert visible_tables(guarded_server, "ann") == {"totals", "peek"}
-    assert visible_tables(guarded_server, "bob") == {"peek"}
+    assert visible_tables(guarded_server, "bob") == set()
     told = denial(guarded_server, "bob", "SELECT * FROM pay.totals")
     assert "User bob needs SELECT on materialized table spark_catalog.pay.totals." in told
     for statement in (
@@ -123,6 +129,7 @@ def test_what_one_user_owns_another_sees_only_when_it_is_granted(guarded_server:
         guarded_server,
         "ann",
         "GRANT SELECT ON MATERIALIZED TABLE pay.totals TO USER bob",
+        "GRANT SELECT ON VIEW pay.peek TO USER bob",
         "GRANT REFRESH ON MATERIALIZED TABLE pay.totals TO USER rest",
     )
     assert sorted(run(guarded_server, "bob", "SELECT * FROM pay.peek")) == [("a", 3), ("b", 3)]
