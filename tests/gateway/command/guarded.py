@@ -64,7 +64,19 @@ def grant(name: str, privilege: Privilege, on: GrantObject) -> Grant:
     )
 
 
-READS_M = Surveyed(readings=(Reading(name=TableName("c", "d", "m"), location="file:/warehouse/m"),))
+def selecting(name: TableName) -> Surveyed:
+    """Return what a query accesses that reads one table."""
+    access = Access(
+        act=Act.SELECT,
+        kind=ObjectKind.TABLE,
+        catalog=name.catalog,
+        schema=name.schema,
+        name=name.table,
+    )
+    return Surveyed(readings=(Reading(name=name),), accesses=(access,))
+
+
+READS_M = selecting(TableName("c", "d", "m"))
 
 
 Key = tuple[SecuredKind, str, str]
@@ -77,6 +89,8 @@ class SurveyingEngine(FakeEngine):
     def __init__(self) -> None:
         super().__init__()
         self.surveys: dict[str, Surveyed] = {}
+        self.schema_owner = "ROLE public"
+        """The owner of the schema with the materialized tables."""
         self.objects: dict[Key, str] = {(SecuredKind.SCHEMA, "d", ""): "dora"}
         self.before_answer: Callable[[object], None] = lambda request: None
 
@@ -86,6 +100,8 @@ class SurveyingEngine(FakeEngine):
             self.requests.append(request)
             return self.surveys.get(request.sql.strip(), Surveyed())
         match request:
+            case FindObject(kind=SecuredKind.SCHEMA, name=TableName(catalog="c")):
+                return ObjectFound(kind=SecuredKind.SCHEMA, owner=self.schema_owner)
             case FindObject(kind=kind, name=name):
                 return self._find(kind, name)
             case SetObjectOwner(kind=kind, name=name, owner=owner):
@@ -170,6 +186,14 @@ class Guarded(World):
             return problem.code
         return ""
 
+    def message(self, text: str) -> str:
+        """Return the message of the error that a statement ends with, or an empty text."""
+        try:
+            self.execute(text)
+        except ServerError as problem:
+            return problem.message
+        return ""
+
 
 SYSTEM = TableName("spark_catalog", "information_schema", "materialized_tables")
 
@@ -186,15 +210,3 @@ def admit(table: MaterializedTable, services: Services) -> Admission | None:
     request = RefreshRequest(table_id=table.id, trigger=Trigger.MANUAL, requested_by="ann")
     order = refresh_order(table, request, refresh_id="r", epoch=1, asked_at=NOON)
     return admit_order(order, services).admission
-
-
-def selecting(name: TableName) -> Surveyed:
-    """Return what a query accesses that reads one table."""
-    access = Access(
-        act=Act.SELECT,
-        kind=ObjectKind.TABLE,
-        catalog=name.catalog,
-        schema=name.schema,
-        name=name.table,
-    )
-    return Surveyed(accesses=(access,))

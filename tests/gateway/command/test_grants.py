@@ -71,10 +71,12 @@ def test_a_grant_takes_effect_and_its_end_too(guarded_world: Guarded) -> None:
 
 
 def test_schemas_are_granted_by_their_owner_for_tables_to_come(guarded_world: Guarded) -> None:
+    guarded_world.engine.schema_owner = "dora"
     text = "GRANT SELECT ON SCHEMA d TO USER bob"
     assert guarded_world.outcome(text) == "ACCESS_DENIED"
     guarded_world.be("dora")
     assert guarded_world.outcome(text) == ""
+    guarded_world.execute("GRANT CREATE ON SCHEMA d TO USER ann")
     guarded_world.be("ann")
     guarded_world.execute(
         "CREATE MATERIALIZED TABLE later FRESHNESS = INTERVAL '1' DAY AS SELECT 1"
@@ -476,6 +478,7 @@ def test_only_its_owner_converts_a_plain_table(world: Guarded) -> None:
     world.config = world.config.model_copy(update={"options": options})
     world.engine.storage.tables[plain] = Stored(schema=T1)
     run_as(world, "root", "ALTER TABLE t SET OWNER TO USER ann", "GRANT ALL ON t TO USER bob")
+    run_as(world, "root", "ALTER SCHEMA d SET OWNER TO USER ann")
     text = "CREATE OR ALTER MATERIALIZED TABLE t REFRESH_MODE = FULL AS SELECT * FROM t1"
     assert outcome_as(world, "bob", text) == "ACCESS_DENIED"
     assert outcome_as(world, "ann", text) == ""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 
 import pytest
 
 from tests.gateway.command.fakes import analysis, name
-from tests.gateway.command.guarded import GIVEN, READS_M, Guarded, of_system
+from tests.gateway.command.guarded import GIVEN, READS_M, Guarded, of_system, selecting
+from tidegate_server.core.config import AuthorizationSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Reading, Surveyed
 from tidegate_server.core.messages.requests import Survey
-from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.access import Access, Act, ObjectKind
 from tidegate_server.core.model.privileges import (
     Privilege,
 )
@@ -118,21 +118,33 @@ def test_nothing_of_a_denied_statement_reaches_spark(guarded_world: Guarded) -> 
 
 
 @pytest.mark.parametrize(
-    "reading",
+    ("kind", "name", "location"),
     [
-        Reading(name=TableName("C", "D", "M")),
-        Reading(location="file:{place}"),
-        Reading(location="{place}/part=1"),
-        Reading(name=TableName("c", "d", "a_copy"), location="file://{place}"),
+        (ObjectKind.TABLE, "m", ""),
+        (ObjectKind.PATH, "file:{place}", ""),
+        (ObjectKind.PATH, "{place}/part=1", ""),
+        (ObjectKind.TABLE, "a_copy", "file://{place}"),
     ],
     ids=["name", "path", "partition", "external table"],
 )
-def test_a_table_is_recognised_however_it_is_read(guarded_world: Guarded, reading: Reading) -> None:
-    location = (reading.location or "").format(place=guarded_world.table("m").location)
-    reading = replace(reading, location=location)
-    guarded_world.engine.surveys["SELECT 7"] = Surveyed(readings=(reading,))
+def test_a_table_is_recognised_however_it_is_read(
+    guarded_world: Guarded, kind: ObjectKind, name: str, location: str
+) -> None:
+    place = guarded_world.table("m").location
+    section = AuthorizationSection(enabled=True, allow=("paths",))
+    guarded_world.config = guarded_world.config.model_copy(update={"authorization": section})
+    access = Access(
+        act=Act.READ if kind is ObjectKind.PATH else Act.SELECT,
+        kind=kind,
+        catalog="c",
+        schema="d",
+        name=name.format(place=place),
+        owner="bob",
+        location=location.format(place=place),
+    )
+    guarded_world.engine.surveys["SELECT 7"] = Surveyed(accesses=(access,))
     guarded_world.be("bob")
-    assert guarded_world.outcome("SELECT 7") == "ACCESS_DENIED"
+    assert "needs SELECT on materialized table c.d.m" in guarded_world.message("SELECT 7")
 
 
 @pytest.mark.parametrize("statement", ["DESCRIBE", "SHOW CREATE TABLE"])
@@ -190,7 +202,7 @@ def test_so_does_one_upwards(guarded_world: Guarded, form: str) -> None:
 def test_a_condition_reads_under_its_users_name(guarded_world: Guarded) -> None:
     query = "SELECT 1 FROM `c`.`d`.`n` WHERE a IN (SELECT a FROM m)"
     guarded_world.engine.surveys[query] = Surveyed(
-        readings=(Reading(name=name("n")), Reading(name=name("m")))
+        accesses=(*selecting(name("n")).accesses, *selecting(name("m")).accesses)
     )
     guarded_world.may(Privilege.REFRESH, table="n")
     guarded_world.be("bob")

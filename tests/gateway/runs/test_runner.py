@@ -39,6 +39,7 @@ def test_a_refresh_is_ordered_with_all_the_engine_needs(world: World) -> None:
         logical_time=NOON,
         settings={"spark.sql.shuffle.partitions": "7"},
         options=table().definition.options,
+        executor="ana",
     )
 
 
