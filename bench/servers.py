@@ -83,8 +83,13 @@ def spark_thrift_server(directory: Path) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def tidegate_server(directory: Path, *, wait_for_engine: bool = True) -> Iterator[Server]:
-    """Run a gateway with its engine on the data in a directory."""
+def tidegate_server(
+    directory: Path, *, sections: str = "", wait_for_engine: bool = True
+) -> Iterator[Server]:
+    """Run a gateway with its engine on the data in a directory.
+
+    :param sections: further sections of its configuration.
+    """
     port = free_port()
     file = directory / "tidegate.toml"
     settings = "\n".join(f'"{key}" = "{value}"' for key, value in SETTINGS.items())
@@ -92,7 +97,7 @@ def tidegate_server(directory: Path, *, wait_for_engine: bool = True) -> Iterato
         f"data = '{directory / 'data'}'\n"
         f"[server]\nport = {port}\n"
         f"[engine]\nmaster = 'local[*]'\ndriver_memory = '{DRIVER_MEMORY}'\n"
-        f"[engine.settings]\n{settings}\n",
+        f"[engine.settings]\n{settings}\n{sections}\n",
         "utf-8",
     )
     command = [sys.executable, "-m", "tidegate_server", "--config", str(file)]
