@@ -391,8 +391,12 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
   static String access(
       String act, String kind, String a, String b, String c, String owner, String via, String at) {
-    return act + FIELD + kind + FIELD + a + FIELD + b + FIELD + c + FIELD + owner + FIELD + via
-        + FIELD + at;
+    String[] parts = new String[] {act, kind, a, b, c, owner, via, at};
+    // Names of users may contain the separators.
+    for (int i = 0; i < parts.length; i++) {
+      parts[i] = parts[i].replace(FIELD, "\ufffd").replace(RECORD, "\ufffd");
+    }
+    return String.join(FIELD, parts);
   }
 
   /** Walks one plan with everything inside it. */
