@@ -243,7 +243,7 @@ def test_rows_are_not_computed_anew(lake: Lake, folder: Folder) -> None:
 
 
 def surveyed(lake: Lake, text: str) -> Surveyed:
-    return survey(Child(lake.session), Survey(session_id="s", sql=text, features=()))
+    return survey(Child(lake.session), Survey(session_id="", sql=text, features=()))
 
 
 def features(found: Surveyed) -> set[str]:
