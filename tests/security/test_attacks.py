@@ -28,6 +28,7 @@ administrators = ["root"]
 "spark.hadoop.fs.s3a.secret.key" = "hush"
 """
 HUSH = "hush"
+DENIED = "ACCESS_DENIED"
 HIVE = "org.apache.hadoop.hive.ql.io"
 
 
@@ -223,7 +224,7 @@ def test_a_user_without_privileges_gets_nothing(
     texts = [text.replace("{location}", location).replace("{last}", last) for text in attacks]
     outcomes = {text: attack(server, text) for text in texts}
     # A name computed from a path is a name, and no such table exists.
-    refused = ("ACCESS_DENIED", "TABLE_OR_VIEW_NOT_FOUND", "DELTA_UNSUPPORTED_EXPRESSION")
+    refused = (DENIED, "TABLE_OR_VIEW_NOT_FOUND", "DELTA_UNSUPPORTED_EXPRESSION")
     let_through = {t: o for t, o in outcomes.items() if not o.startswith(refused)}
     assert not let_through
     assert run(server, "ann", "SELECT * FROM pay.totals") == [(HUSH, 1)]
@@ -248,7 +249,7 @@ def test_a_name_that_changes_between_look_and_run_opens_nothing(server: Server) 
     finally:
         done.set()
         other.join()
-    assert outcomes <= {"ACCESS_DENIED", "TABLE_OR_VIEW_NOT_FOUND"}
+    assert outcomes <= {DENIED, "TABLE_OR_VIEW_NOT_FOUND"}
 
 
 def test_a_refresh_reads_with_its_executors_privileges_of_that_moment(server: Server) -> None:
@@ -292,6 +293,31 @@ def test_a_refresh_reads_with_its_executors_privileges_of_that_moment(server: Se
         "DROP SCHEMA carl",
         "DROP VIEW pay.harmless",
     )
+
+
+def test_views_and_functions_read_with_their_owners_privileges(server: Server) -> None:
+    count = "(SELECT count(*) FROM pay.salaries)"
+    run(
+        server,
+        "ann",
+        "CREATE VIEW pay.counted AS SELECT count(*) AS c FROM pay.salaries",
+        f"CREATE OR REPLACE FUNCTION pay.counting() RETURNS BIGINT RETURN {count}",
+        f"CREATE OR REPLACE FUNCTION pay.counting() RETURNS BIGINT RETURN {count}",
+        "GRANT SELECT ON VIEW pay.counted TO USER bob",
+        "GRANT EXECUTE ON FUNCTION pay.counting TO USER bob",
+    )
+    reads = ("SELECT c FROM pay.counted", "SELECT pay.counting()")
+    for text in reads:
+        assert run(server, "bob", text) == run(server, "ann", text)
+        assert attack(server, f"{text} UNION ALL SELECT salary FROM pay.salaries") == DENIED
+    assert attack(server, "CREATE OR REPLACE VIEW pay.counted AS SELECT 1 AS c") == DENIED
+    assert attack(server, "ALTER VIEW pay.counted AS SELECT 1 AS c") == DENIED
+    assert attack(server, "DROP FUNCTION pay.counting") == DENIED
+    run(server, "bob", "CREATE VIEW bob.through AS SELECT c FROM pay.counted")
+    run(server, "ann", "REVOKE SELECT ON VIEW pay.counted FROM USER bob")
+    assert attack(server, "SELECT c FROM bob.through") == DENIED
+    run(server, "ann", "DROP VIEW pay.counted", "DROP FUNCTION pay.counting")
+    run(server, "root", "DROP VIEW bob.through")
 
 
 def test_a_user_is_the_current_user(server: Server) -> None:

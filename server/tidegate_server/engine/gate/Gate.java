@@ -309,19 +309,26 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
     public Object apply(Object plan) {
       Admission admission = current(session);
-      if (admission != null && !admission.everything && !isOfView()) {
+      if (admission != null && !admission.everything && !isPart()) {
         for (Object one : walk(session, (LogicalPlan) plan, false)) admission.take((String) one);
       }
       return scala.runtime.BoxedUnit.UNIT;
     }
 
-    /** Whether Spark checks the text of a view alone, which it does before it checks the whole. */
-    private boolean isOfView() {
+    /**
+     * Whether Spark checks a part of a plan alone, before it checks the whole: the text of a view,
+     * or a subquery. In the whole it is clear which view or function the part belongs to.
+     */
+    private boolean isPart() {
       StackTraceElement[] frames = Thread.currentThread().getStackTrace();
+      int checks = 0;
       for (int i = 0; i < frames.length; i++) {
-        if (frames[i].getClassName().endsWith(".ViewResolution$")) return true;
+        String name = frames[i].getClassName();
+        if (name.endsWith(".ViewResolution$")) return true;
+        boolean check = name.endsWith(".Analyzer") && frames[i].getMethodName().equals("checkAnalysis0");
+        if (check) checks++;
       }
-      return false;
+      return checks > 1;
     }
   }
 
@@ -333,6 +340,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     final Set features = new HashSet();
     private final Set admitted = new HashSet();
     private final Set owned = new HashSet();
+    /** Functions whose bodies are part of the statement. */
+    private final Set created = new HashSet();
     private final Set places = new HashSet();
     private final Set found = Collections.synchronizedSet(new LinkedHashSet());
     private final Set refused = Collections.synchronizedSet(new LinkedHashSet());
@@ -348,6 +357,9 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         String[] one = lines[i].split(FIELD, -1);
         this.admitted.add(key(one));
         if (one[0].equals("OWN") || one[0].equals("CREATE")) owned.add(object(one));
+        if (one[0].equals("CREATE") && one[1].equals("FUNCTION")) {
+          created.add(one[2] + "." + one[3] + "." + one[4]);
+        }
         if (!one[7].isEmpty()) places.add(one[7]);
         if (one[1].equals("PATH")) places.add(one[4]);
       }
@@ -377,7 +389,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     }
 
     private String key(String[] one) {
-      return one[0] + FIELD + object(one) + (exact ? FIELD + one[6] : "");
+      String via = created.contains(one[6]) ? "" : one[6];
+      return one[0] + FIELD + object(one) + (exact ? FIELD + via : "");
     }
 
     private static String object(String[] one) {
@@ -433,7 +446,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         View view = (View) node;
         if (!view.isTempView()) {
           catalogTable(view.desc(), "SELECT", via);
-          inner = view.desc().identifier().unquotedString();
+          TableIdentifier name = view.desc().identifier();
+          inner = full(name.catalog(), name.database(), name.table());
         }
       } else if (node instanceof LogicalRelation) {
         relation((LogicalRelation) node, "SELECT", via);
@@ -680,7 +694,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       if (name.database().isDefined()) {
         object("EXECUTE", "FUNCTION", text(name.catalog(), "spark_catalog"),
             text(name.database(), ""), name.funcName(), text(function.owner(), ""), via, "");
-        return name.unquotedString();
+        return full(name.catalog(), name.database(), name.funcName());
       }
       return via;
     }
@@ -753,8 +767,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         ResolvedIdentifier found = (ResolvedIdentifier) value;
         String schema = namespace(found.identifier());
         if (kind.equals("FUNCTION")) {
-          if (act.equals("CREATE")) schema(act, found.catalog().name(), schema, null, via);
-          object(act, kind, found.catalog().name(), schema, found.identifier().name(), "", via, "");
+          named(new FunctionIdentifier(found.identifier().name(), new scala.Some(schema)), act, via);
         } else if (found.catalog().name().equals("spark_catalog")) {
           entry(new TableIdentifier(found.identifier().name(), new scala.Some(schema)), act, kind, via);
         } else {
@@ -778,12 +791,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         if (act.equals("CREATE")) entry(table.identifier(), act, kind, via);
         else catalogTable(table, act, via);
       } else if (value instanceof FunctionIdentifier) {
-        FunctionIdentifier name = (FunctionIdentifier) value;
-        if (name.database().isDefined()) {
-          if (act.equals("CREATE")) schema(act, "spark_catalog", text(name.database(), ""), null, via);
-          object(act, "FUNCTION", text(name.catalog(), "spark_catalog"), text(name.database(), ""),
-              name.funcName(), "", via, "");
-        }
+        named((FunctionIdentifier) value, act, via);
       } else if (value instanceof LogicalRelation) {
         relation((LogicalRelation) value, act, via);
       } else if (value instanceof DataSourceV2Relation) {
@@ -815,6 +823,18 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       } else if (value != null) {
         feature("administrators", value.getClass().getName());
       }
+    }
+
+    /** Adds an act on a function; one without a schema belongs to the session. */
+    private void named(FunctionIdentifier name, String act, String via) throws Exception {
+      if (!name.database().isDefined()) return;
+      String schema = text(name.database(), "");
+      if (act.equals("CREATE")) schema(act, "spark_catalog", schema, null, via);
+      // It is made, or Spark reports that it does not exist.
+      boolean exists = session.sessionState().catalog().isPersistentFunction(name);
+      if (act.equals("OWN") && !exists) return;
+      object(act, "FUNCTION", text(name.catalog(), "spark_catalog"), schema, name.funcName(), "",
+          via, "");
     }
 
     /** Adds an act on a table or view of the session catalog, with its owner if it exists. */
@@ -993,6 +1013,10 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         }
       }
       return "file:" + place;
+    }
+
+    private String full(scala.Option catalog, scala.Option schema, String name) {
+      return lower(text(catalog, "spark_catalog") + "." + text(schema, "") + "." + name);
     }
 
     private String owner(Table table) {
