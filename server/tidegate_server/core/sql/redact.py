@@ -22,18 +22,19 @@ Python and Java read it alike.
 """
 _NAME = re.compile(SENSITIVE_NAME, re.IGNORECASE)
 
-# What follows such a name, each in linear time.
+# What follows such a name, each in linear time. Groups are not possessive, since Python before
+# 3.11.5 matches those wrongly.
 _WORD = re.compile(r"[\w.\-]*+")
 _REST = r"\\*+[`'\"]?+"
-_LITERAL = r"""[rRnN]?(?:'(?:[^'\\]|\\(?:.|\Z)|'')*+(?:'|\Z)|"(?:[^"\\]|\\(?:.|\Z)|"")*+(?:"|\Z))"""
-_LITERALS = rf"(?P<value>\\*+{_LITERAL}(?:\s*+{_LITERAL})*+)"
+_LITERAL = r"""[rRnN]?(?:'(?:[^'\\]|\\(?:.|\Z)|'')*(?:'|\Z)|"(?:[^"\\]|\\(?:.|\Z)|"")*(?:"|\Z))"""
+_LITERALS = rf"(?P<value>\\*+{_LITERAL}(?:\s*+{_LITERAL})*)"
 _QUOTED_VALUE = re.compile(
-    rf"{_REST}(?:\s++(?:=>|==|[=:,])?+|=>|==|[=:,])\s*+{_LITERALS}", re.DOTALL
+    rf"{_REST}(?:\s++(?:=>|==|[=:,])?|=>|==|[=:,])\s*+{_LITERALS}", re.DOTALL
 )
 """``password 'x'``, ``"password" => "x"``, ``{"password": "x"}``, ``map('password', 'x')``."""
-_BARE_VALUE = re.compile(rf"{_REST}(?:=>|==|=|:\s?)(?P<value>(?:\{{[^}}]*\}})?+[^\s&;'\"`]*+)")
+_BARE_VALUE = re.compile(rf"{_REST}(?:=>|==|=|:\s?)(?P<value>(?:\{{[^}}]*\}})?[^\s&;'\"`]*+)")
 """``password=x`` in URLs and messages, ``password={x;y}`` of SQL Server."""
-_NUMBER = re.compile(rf"{_REST}(?:\s++(?:=>|==|=)?+|=>|==|=)\s*+(?P<value>[+-]?\d[\w.]*+)")
+_NUMBER = re.compile(rf"{_REST}(?:\s++(?:=>|==|=)?|=>|==|=)\s*+(?P<value>[+-]?\d[\w.]*+)")
 """``password 1234``."""
 _ADJACENT_VALUE = re.compile(rf"`?+{_LITERALS}", re.DOTALL)
 """``password'x'``. In SQL that can be read, the tokens show it better."""
@@ -41,7 +42,7 @@ _ADJACENT_VALUE = re.compile(rf"`?+{_LITERALS}", re.DOTALL)
 _SET = re.compile(r"(?i:\bset)\s++(?P<name>[^\s=;]++)\s*+=[^\S\n]*+(?P<value>[^\s'\"][^\n]*+)")
 """``SET a.password = x y z``."""
 _USER_INFO = re.compile(
-    r"://[^\s/:@'\"]*+:(?!\d{1,5}[/?#])(?P<value>(?:[^\s'\"\\]++|\\.|'')++)", re.DOTALL
+    r"://[^\s/:@'\"]*+:(?!\d{1,5}[/?#])(?P<value>(?:[^\s'\"\\]++|\\.|'')+)", re.DOTALL
 )
 """``https://user:password@host``, but not ``https://host:80/?mail=a@b``."""
 _OTHERS = (
