@@ -30,14 +30,11 @@ from tidegate_server.gateway.command import (
     convert,
     create,
     describe,
-    grant,
     held,
     lifecycle,
-    owner,
     redefine,
     refresh,
     rename,
-    roles,
     rollback,
     schema_changes,
     settings,
@@ -45,6 +42,7 @@ from tidegate_server.gateway.command import (
     swap,
     verify,
 )
+from tidegate_server.gateway.command.privileges import grant, owner, roles
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
 from tidegate_server.gateway.reading import snapshot, staleness

@@ -28,7 +28,7 @@ from tidegate_server.gateway.authorization import grants
 from tidegate_server.gateway.authorization.admission import access_error
 from tidegate_server.gateway.authorization.objects import list_objects
 from tidegate_server.gateway.authorization.users import rights_of
-from tidegate_server.gateway.command.grant import (
+from tidegate_server.gateway.command.privileges.grant import (
     refuse_dependents,
     require_enabled,
     require_role,

@@ -23,7 +23,7 @@ from tidegate_server.core.sql.privilege_statements import (
 from tidegate_server.gateway.authorization.admission import access_error
 from tidegate_server.gateway.authorization.objects import find_object
 from tidegate_server.gateway.authorization.rights import Rights, SecuredObject
-from tidegate_server.gateway.command.grant import require_enabled, require_role
+from tidegate_server.gateway.command.privileges.grant import require_enabled, require_role
 from tidegate_server.gateway.command.redefine import alterable
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition.transaction import apply_definition

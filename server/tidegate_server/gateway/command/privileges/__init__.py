@@ -1,0 +1,1 @@
+"""Statements on privileges, roles and owners."""
