@@ -9,9 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tidegate_server.core.model.secrets import REDACTED, is_sensitive
 from tidegate_server.core.sql.redact import (
-    REDACTED,
-    is_sensitive,
     redact,
     redact_start,
     secrets_in,

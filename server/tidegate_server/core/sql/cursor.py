@@ -9,11 +9,12 @@ from difflib import get_close_matches
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.sql.redact import redact
+from tidegate_server.core.model.secrets import SENSITIVE
 
 _NAME = re.compile(r"\w+")
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 _SHOWN = 40  # characters of an offending token in a message
+_NEAR = 100  # characters before a literal in which the name of a secret may stand
 _BACKTICKS = "Names are quoted with backticks: `name`."
 ONE_BY_ONE = "Send one statement at a time; a second one begins here."
 
@@ -174,9 +175,9 @@ class Cursor:
     def _shown(self, token: Token) -> str:
         """Return a token's text; a secret is not repeated in an error, which may be logged."""
         text = self.text[token.start : token.end + 1]
-        if token.token_type not in _STRINGS or redact(self.text[: token.end + 1]).endswith(text):
-            return text
-        return "a string literal"
+        before = self.text[max(0, token.start - _NEAR) : token.start]
+        secret = token.token_type in _STRINGS and SENSITIVE.search(before) is not None
+        return "a string literal" if secret else text
 
     def failure(self, code: Code, *, offset: int | None = None, **facts: str) -> ServerError:
         """Return an error placed at a character offset; at the next token when left out."""

@@ -7,20 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from tidegate_server.core.model.secrets import REDACTED, SENSITIVE, SENSITIVE_NAME, is_sensitive
 from tidegate_server.core.sql.dialect import readable
-
-REDACTED = "*****"
-
-SENSITIVE_NAME = (
-    r"passw(?:or)?d|passphrase|pwd|secret|token|credential"
-    r"|(?:api|access|account|private|shared|encryption|signing)[ ._-]?key"
-    r"|connection[ ._-]?string|(?<![a-z])sas(?![a-z])|(?<![a-z])sig(?![a-z])"
-)
-"""Pattern of the names of options whose values are secret, to be matched without regard to case.
-
-Python and Java read it alike.
-"""
-_NAME = re.compile(SENSITIVE_NAME, re.IGNORECASE)
 
 # What follows such a name, each in linear time. Groups are not possessive, since Python before
 # 3.11.5 matches those wrongly.
@@ -101,11 +89,6 @@ def without(secrets: Iterable[str], text: str) -> str:
     return text
 
 
-def is_sensitive(name: str) -> bool:
-    """Return whether the value of an option with this name is secret."""
-    return _NAME.search(name) is not None
-
-
 def _spans(text: str) -> list[Span]:
     """Return where the secrets of a text are; the spans may overlap."""
     return [*_pattern_spans(text), *_token_spans(text)] if _HINT.search(text) else []
@@ -160,7 +143,7 @@ def _named_spans(text: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[Spa
 def _name_ends(text: str) -> list[int]:
     """Return where the words end that contain the name of a secret."""
     ends = [0]
-    for name in _NAME.finditer(text):
+    for name in SENSITIVE.finditer(text):
         if name.end() > ends[-1]:
             word = _WORD.match(text, name.end())
             ends.append(name.end() if word is None else word.end())
@@ -193,7 +176,7 @@ def _option_spans(text: str, tokens: Sequence[Token]) -> Iterator[Span]:
         )
         if since is not None and literal:
             yield _unquoted(text, token.start, token.end + 1)
-        elif since is None and _NAME.search(token.text) is not None:
+        elif since is None and is_sensitive(token.text):
             since = depth
         elif since is not None and ends and depth <= since and not _is_pair(previous, token):
             since = None
@@ -204,7 +187,7 @@ def _is_pair(name: Token | None, comma: Token) -> bool:
     """Return whether a comma separates a quoted name from its value, as in map('password', x)."""
     if name is None or comma.token_type is not TokenType.COMMA or name.token_type not in _STRINGS:
         return False
-    return _NAME.search(name.text) is not None
+    return is_sensitive(name.text)
 
 
 def _insert_spans(text: str, tokens: Sequence[Token]) -> Iterator[Span]:
@@ -215,7 +198,7 @@ def _insert_spans(text: str, tokens: Sequence[Token]) -> Iterator[Span]:
     if TokenType.L_PAREN not in kinds or TokenType.R_PAREN not in kinds:
         return
     first, last = kinds.index(TokenType.L_PAREN), kinds.index(TokenType.R_PAREN)
-    if any(_NAME.search(token.text) for token in tokens[first:last]):
+    if any(is_sensitive(token.text) for token in tokens[first:last]):
         for token in tokens[last:]:
             if token.token_type in _STRINGS:
                 yield _unquoted(text, token.start, token.end + 1)

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.core.data_directory import claim
 from tidegate_server.core.messages.requests import EngineOptions
+from tidegate_server.core.model.secrets import SENSITIVE_NAME
 from tidegate_server.core.permissions import umask_for
-from tidegate_server.core.sql.redact import SENSITIVE_NAME
 from tidegate_server.engine.jvm.jars import cache_dir, resolve_jars
 from tidegate_server.engine.jvm.launch import start_jvm
 

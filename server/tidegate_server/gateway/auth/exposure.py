@@ -11,8 +11,9 @@ from typing import Any
 
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import Code, error
+from tidegate_server.core.model.secrets import is_sensitive
 from tidegate_server.core.permissions import exposure
-from tidegate_server.core.sql.redact import is_sensitive, redact
+from tidegate_server.core.sql.redact import redact
 
 _COMMAND_LINES = (
     "spark.driver.extraJavaOptions",

@@ -6,7 +6,7 @@ import re
 from functools import cache
 
 from tidegate_server.core.config import REDACTION_KEY, Config
-from tidegate_server.core.sql.redact import SENSITIVE_NAME
+from tidegate_server.core.model.secrets import SENSITIVE_NAME
 
 REDACTED = "*********(redacted)"
 """As Spark writes it."""
