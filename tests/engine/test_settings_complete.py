@@ -22,6 +22,16 @@ OWNERS = (
 """Objects that register their entries with SQLConf once they are loaded."""
 
 
+LAZY = (
+    "ALLOW_COLLATIONS_IN_MAP_KEYS",
+    "COLLATION_AWARE_HASHING_ENABLED",
+    "OBJECT_LEVEL_COLLATIONS_ENABLED",
+    "SCHEMA_LEVEL_COLLATIONS_ENABLED",
+    "TRIM_COLLATION_ENABLED",
+)
+"""Entries of SQLConf that are registered at their first use."""
+
+
 @dataclass(frozen=True)
 class Registered:
     """The names of the settings that Spark knows."""
@@ -39,6 +49,8 @@ def registered(spark_root: SparkSession) -> Registered:
     for owner in OWNERS:
         scala_object(jvm, owner)
     known = scala_object(jvm, "org.apache.spark.sql.internal.SQLConf")
+    for name in LAZY:
+        getattr(known, name)()
     keys, former, entries = set(), set(), known.getConfigEntries().iterator()
     while entries.hasNext():
         entry = entries.next()
