@@ -537,8 +537,9 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
     /** Walks the plans and expressions in the fields of a node, however deep. */
     private void fields(scala.Product node, String via) throws Exception {
-      // Their plans are analyzed, and checked, when they run.
-      if (node instanceof ExplainCommand || node instanceof DescribeQueryCommand) return;
+      // Their plans are not analyzed yet; they are, and are checked, when they run.
+      boolean later = node instanceof ExplainCommand || node instanceof DescribeQueryCommand;
+      if (later && !parsed) return;
       int count = node.productArity();
       for (int i = 0; i < count; i++) field(node.productElement(i), via);
     }
