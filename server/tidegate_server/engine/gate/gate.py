@@ -260,8 +260,12 @@ def _act(act: tables.Act) -> tuple[str, ...]:
 
 
 def _gate(spark: SparkSession) -> Any:
-    source = files(__package__).joinpath("Gate.java").read_text("utf-8")
-    return compiled_instance(spark, "tidegate.Gate", source)
+    return compiled_instance(spark, "tidegate.Gate", _source())
+
+
+@cache
+def _source() -> str:
+    return files(__package__).joinpath("Gate.java").read_text("utf-8")
 
 
 def _encode(access: Access) -> str:
