@@ -101,11 +101,7 @@ public class Listing {
         if (!wanted.contains(rows.getString(1))) {
           continue;
         }
-        List row = new ArrayList();
-        for (int column = 1; column <= 4; column++) {
-          row.add(rows.getString(column));
-        }
-        all.add(row);
+        all.add(row(rows, 4));
       }
       connection.rollback();
     } finally {
@@ -127,11 +123,7 @@ public class Listing {
                       + " JOIN \\"TBLS\\" T ON T.\\"DB_ID\\" = D.\\"DB_ID\\"")
               .executeQuery();
       while (rows.next()) {
-        List row = new ArrayList();
-        for (int column = 1; column <= 3; column++) {
-          row.add(rows.getString(column));
-        }
-        all.add(row);
+        all.add(row(rows, 3));
       }
       connection.rollback();
     } finally {
@@ -150,6 +142,14 @@ public class Listing {
       all.add(Arrays.asList(new Object[] {schema, table.identifier().table(), table.owner()}));
     }
     return new ObjectMapper().writeValueAsString(all);
+  }
+
+  private static List row(ResultSet rows, int columns) throws Exception {
+    List row = new ArrayList();
+    for (int column = 1; column <= columns; column++) {
+      row.add(rows.getString(column));
+    }
+    return row;
   }
 
   public String temporaryViews(SessionCatalog catalog, String shared) throws Exception {

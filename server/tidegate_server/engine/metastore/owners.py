@@ -11,16 +11,16 @@ from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.answers import ObjectFound
 from tidegate_server.core.model.names import DEFAULT_SCHEMA, TableName
 from tidegate_server.core.model.privileges import UNOWNED, SecuredKind
-from tidegate_server.engine.storage.entries import entry_of
+from tidegate_server.engine.storage.entries import (
+    SCHEMA_OWNER,
+    TABLE_OWNER,
+    entry_of,
+    set_schema_property,
+)
 from tidegate_server.engine.storage.jvm import items, with_fields
 
 logger = logging.getLogger(__name__)
 
-_TABLE_OWNER: Final = 7
-"""Position of the owner in Spark's CatalogTable."""
-_SCHEMA_PROPERTIES: Final = 3
-"""Position of the properties in Spark's CatalogDatabase."""
-_OWNER: Final = "owner"
 _RELEASED: Final = "tidegate.owners-recorded"
 """Property of the schema ``default`` after owners of earlier versions were released."""
 _HIVES_OWNER: Final = "public"
@@ -59,39 +59,28 @@ class Owners:
         if self.find(kind, name).kind is None:
             raise error(Code.OBJECT_NOT_FOUND, kind=str(kind), name=str(name).removesuffix("."))
         if kind is SecuredKind.SCHEMA:
-            self._set_schema_owner(name.schema.lower(), owner)
+            set_schema_property(self._catalog, name.schema.lower(), SCHEMA_OWNER, owner)
         else:
             entry = entry_of(self._spark, name)
-            self._catalog.alterTable(with_fields(entry, {_TABLE_OWNER: owner}))
+            self._catalog.alterTable(with_fields(entry, {TABLE_OWNER: owner}))
         logger.info("%s %s now belongs to %s", kind, name, owner)
 
     def release(self) -> None:
         """Record, once per metastore, that what belongs to the engine's own user has no owner."""
-        if self._properties(DEFAULT_SCHEMA).contains(_RELEASED):
+        if self._catalog.getDatabase(DEFAULT_SCHEMA).properties().contains(_RELEASED):
             return
         own = {"", _HIVES_OWNER, str(self._spark.sparkContext.sparkUser())}
         for schema in map(str, items(self._catalog.listDatabases())):
             if schema_owner(self._catalog, schema) in own:
-                self._set_schema_owner(schema, UNOWNED)
+                set_schema_property(self._catalog, schema, SCHEMA_OWNER, UNOWNED)
             names = self._catalog.listTables(schema)
             for entry in items(self._catalog.getTablesByName(schema, names)):
                 if str(entry.owner() or "") in own:
-                    self._catalog.alterTable(with_fields(entry, {_TABLE_OWNER: UNOWNED}))
-        self._set_property(DEFAULT_SCHEMA, _RELEASED, "true")
-
-    def _set_schema_owner(self, schema: str, owner: str) -> None:
-        self._set_property(schema, _OWNER, owner)
-
-    def _properties(self, schema: str) -> Any:
-        return self._catalog.getDatabase(schema).properties()
-
-    def _set_property(self, schema: str, key: str, value: str) -> None:
-        properties = self._properties(schema).updated(key, value)
-        entry = self._catalog.getDatabase(schema)
-        self._catalog.alterDatabase(with_fields(entry, {_SCHEMA_PROPERTIES: properties}))
+                    self._catalog.alterTable(with_fields(entry, {TABLE_OWNER: UNOWNED}))
+        set_schema_property(self._catalog, DEFAULT_SCHEMA, _RELEASED, "true")
 
 
 def schema_owner(catalog: Any, schema: str) -> str:
     """Return the owner of an existing schema, empty if it has none."""
-    found = catalog.getDatabase(schema).properties().get(_OWNER)
+    found = catalog.getDatabase(schema).properties().get(SCHEMA_OWNER)
     return str(found.get()) if found.isDefined() else ""

@@ -26,17 +26,21 @@ from tidegate_server.engine.statement.targets import (
     is_path,
 )
 from tidegate_server.engine.storage.delta.commits import newest_snapshot
-from tidegate_server.engine.storage.entries import entry_of, provider_of
+from tidegate_server.engine.storage.entries import (
+    SCHEMA_OWNER,
+    TABLE_OWNER,
+    entry_of,
+    provider_of,
+    set_schema_property,
+)
 from tidegate_server.engine.storage.jvm import java, with_fields
 
 logger = logging.getLogger(__name__)
 
 _REPLACING: Final = "CREATE OR REPLACE TABLE"
 _COMMENTING: Final = ("COMMENT ON TABLE", "ALTER TABLE", "RESTORE", _REPLACING)
-_OWNER, _COMMENT = 7, 14
-"""Positions of fields in Spark's CatalogTable."""
-_PROPERTIES: Final = 3
-"""Position of the properties in Spark's CatalogDatabase."""
+_COMMENT: Final = 14
+"""Position of the comment in Spark's CatalogTable."""
 
 
 @contextmanager
@@ -65,9 +69,7 @@ def update_entries(spark: SparkSession, targets: Iterable[Target], user: str) ->
 
 def _own_schema(catalog: Any, schema: str, user: str) -> None:
     if catalog.databaseExists(schema):  # otherwise it has another catalog
-        entry = catalog.getDatabase(schema)
-        owned = entry.properties().updated("owner", user)
-        catalog.alterDatabase(with_fields(entry, {_PROPERTIES: owned}))
+        set_schema_property(catalog, schema, SCHEMA_OWNER, user)
 
 
 def _changes(
@@ -99,7 +101,7 @@ def _update_entry(spark: SparkSession, name: TableName, owner: str) -> None:
         return
     changes: dict[int, Any] = {}
     if owner and entry.owner() != owner:
-        changes[_OWNER] = owner
+        changes[TABLE_OWNER] = owner
     if provider_of(entry) == "delta":
         jvm: Any = java(spark)
         logs = jvm.org.apache.spark.sql.delta.DeltaLog

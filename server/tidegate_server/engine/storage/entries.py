@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -14,9 +14,16 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName
 from tidegate_server.engine.storage.base import is_path
-from tidegate_server.engine.storage.jvm import items, java
+from tidegate_server.engine.storage.jvm import items, java, with_fields
 
 logger = logging.getLogger(__name__)
+
+TABLE_OWNER: Final = 7
+"""Position of the owner in Spark's CatalogTable."""
+SCHEMA_OWNER: Final = "owner"
+"""The property of a schema that names its owner."""
+_SCHEMA_PROPERTIES: Final = 3
+"""Position of the properties in Spark's CatalogDatabase."""
 
 _known: ContextVar[dict[TableName, Any] | None] = ContextVar("known", default=None)
 
@@ -84,3 +91,10 @@ def _look_up(
         table = str(entry.identifier().table()).lower()
         entries[TableName(DEFAULT_CATALOG, schema, table)] = entry
     return entries
+
+
+def set_schema_property(catalog: Any, schema: str, key: str, value: str) -> None:
+    """Set a property of an existing schema of Spark's external catalog."""
+    entry = catalog.getDatabase(schema)
+    properties = entry.properties().updated(key, value)
+    catalog.alterDatabase(with_fields(entry, {_SCHEMA_PROPERTIES: properties}))

@@ -150,7 +150,10 @@ class Directory:
 
 
 def _values(found: Any) -> list[Any]:
-    """Return the values of an attribute, of which a directory without a schema returns a list."""
+    """Return the values of an attribute.
+
+    ldap3 returns a list if the attribute may have several values, or if it has no schema.
+    """
     if found is None:
         return []
     return found if isinstance(found, list) else [found]
