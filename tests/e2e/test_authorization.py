@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
 import httpx2 as httpx
 import pytest
 
 import tidegate
-from tests.support.fixtures.server import Server, running_server
+from tests.support.fixtures.server import Server, run_as, running_server
 
 pytestmark = pytest.mark.faults  # a server of its own
 
@@ -41,17 +40,10 @@ def guarded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]
         yield server
 
 
-def run(server: Server, user: str, *statements: str) -> list[tuple[Any, ...]]:
-    with closing(server.connect(user=user)) as connection, closing(connection.cursor()) as cursor:
-        for statement in statements:
-            cursor.execute(statement)
-        return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
-
-
 def denial(server: Server, user: str, *statements: str) -> str:
     """Run statements; the last one must be denied. Return its message."""
     with pytest.raises(tidegate.Error) as caught:
-        run(server, user, *statements)
+        run_as(server, user, *statements)
     assert caught.value.sqlstate == "42501", caught.value
     assert SECRET not in str(caught.value)
     return str(caught.value)
@@ -59,12 +51,12 @@ def denial(server: Server, user: str, *statements: str) -> str:
 
 def visible_tables(server: Server, user: str) -> set[str]:
     """Return every table that a user can find out about in any list."""
-    found = {row[0] for row in run(server, user, "SHOW MATERIALIZED TABLES IN pay")}
-    found |= {row[1] for row in run(server, user, "SHOW TABLES IN pay")}
+    found = {row[0] for row in run_as(server, user, "SHOW MATERIALIZED TABLES IN pay")}
+    found |= {row[1] for row in run_as(server, user, "SHOW TABLES IN pay")}
     system = "SELECT table_name FROM information_schema.materialized_tables"
-    found |= {row[0] for row in run(server, user, system)}
+    found |= {row[0] for row in run_as(server, user, system)}
     history = "SELECT h.table_name FROM information_schema.materialized_table_refresh_history h"
-    found |= {row[0] for row in run(server, user, history)}
+    found |= {row[0] for row in run_as(server, user, history)}
     with closing(server.connect(user=user)) as connection, closing(connection.cursor()) as cursor:
         found |= {row[2] for row in cursor.tables(schema="pay").fetchall()}
         found |= {row[2] for row in cursor.columns(schema="pay").fetchall()}
@@ -78,7 +70,7 @@ def rest(server: Server, method: str, path: str) -> int:
 
 
 def test_what_one_user_owns_another_sees_only_when_it_is_granted(guarded_server: Server) -> None:
-    run(
+    run_as(
         guarded_server,
         "ann",
         "CREATE SCHEMA pay",
@@ -88,7 +80,7 @@ def test_what_one_user_owns_another_sees_only_when_it_is_granted(guarded_server:
         f"AS SELECT team, {SECRET} AS total FROM pay.salaries GROUP BY team",
         "CREATE VIEW pay.peek AS SELECT * FROM pay.totals",
     )
-    run(
+    run_as(
         guarded_server,
         "root",
         "ALTER VIEW pay.peek SET OWNER TO USER ann",
@@ -96,7 +88,7 @@ def test_what_one_user_owns_another_sees_only_when_it_is_granted(guarded_server:
     )
     [location] = [
         row[1]
-        for row in run(guarded_server, "ann", "DESCRIBE EXTENDED pay.totals")
+        for row in run_as(guarded_server, "ann", "DESCRIBE EXTENDED pay.totals")
         if row[0] == "location"
     ]
 
@@ -125,14 +117,14 @@ def test_what_one_user_owns_another_sees_only_when_it_is_granted(guarded_server:
     assert rest(guarded_server, "GET", "/v1/materialized-tables/pay.totals") == 403
     assert rest(guarded_server, "POST", "/v1/materialized-tables/pay.totals/refresh") == 403
 
-    run(
+    run_as(
         guarded_server,
         "ann",
         "GRANT SELECT ON MATERIALIZED TABLE pay.totals TO USER bob",
         "GRANT SELECT ON VIEW pay.peek TO USER bob",
         "GRANT REFRESH ON MATERIALIZED TABLE pay.totals TO USER rest",
     )
-    assert sorted(run(guarded_server, "bob", "SELECT * FROM pay.peek")) == [("a", 3), ("b", 3)]
+    assert sorted(run_as(guarded_server, "bob", "SELECT * FROM pay.peek")) == [("a", 3), ("b", 3)]
     assert visible_tables(guarded_server, "bob") == {"totals", "peek"}
     denial(guarded_server, "bob", "ALTER MATERIALIZED TABLE pay.totals REFRESH")
     assert rest(guarded_server, "POST", "/v1/materialized-tables/pay.totals/refresh") == 202
@@ -140,11 +132,11 @@ def test_what_one_user_owns_another_sees_only_when_it_is_granted(guarded_server:
         "CREATE MATERIALIZED TABLE pay.mine FRESHNESS = INTERVAL '1' DAY "
         "AS SELECT sum(total) AS total FROM pay.totals"
     )
-    assert run(guarded_server, "bob", create, "SELECT * FROM pay.mine") == [(6,)]
+    assert run_as(guarded_server, "bob", create, "SELECT * FROM pay.mine") == [(6,)]
 
-    run(guarded_server, "ann", "REVOKE ALL ON MATERIALIZED TABLE pay.totals FROM USER bob")
+    run_as(guarded_server, "ann", "REVOKE ALL ON MATERIALIZED TABLE pay.totals FROM USER bob")
     denial(guarded_server, "bob", "SELECT * FROM pay.totals")
-    assert run(guarded_server, "bob", "SELECT * FROM pay.mine") == [(6,)]
+    assert run_as(guarded_server, "bob", "SELECT * FROM pay.mine") == [(6,)]
     denial(guarded_server, "root", "ALTER MATERIALIZED TABLE pay.mine REFRESH FULL")
 
 
@@ -167,17 +159,17 @@ def test_users_set_and_see_only_settings_that_are_free(guarded_server: Server) -
     view = "CREATE VIEW seven AS SELECT 7"
     property = "ALTER VIEW seven SET TBLPROPERTIES ('view.sqlConfig.{}' = 'true')"
     denial(server, "bob", view, property.format("spark.sql.runSQLOnFiles"))
-    run(server, "bob", property.format("spark.sql.ansi.enabled"))
+    run_as(server, "bob", property.format("spark.sql.ansi.enabled"))
     for listing in ("SET", "SET -v"):
-        shown = {row[0]: row[1] for row in run(server, "bob", "SET day = 1", listing)}
+        shown = {row[0]: row[1] for row in run_as(server, "bob", "SET day = 1", listing)}
         assert shown.get("day") == ("1" if listing == "SET" else None)  # -v explains known ones
         assert "spark.sql.sources.default" in shown
         assert not [each for each in shown if "hadoop" in each or "warehouse" in each]
         assert HUSH not in repr(shown)
     set_freely = ("SET spark.sql.shuffle.partitions = 3", "SET spark.sql.shuffle.partitions")
-    assert run(server, "bob", *set_freely) == [("spark.sql.shuffle.partitions", "3")]
+    assert run_as(server, "bob", *set_freely) == [("spark.sql.shuffle.partitions", "3")]
     written = f"${{{unknown}}} ${{hiveconf:{key}}}"
-    assert run(server, "bob", f"SELECT '{written}'") == [(written,)]
+    assert run_as(server, "bob", f"SELECT '{written}'") == [(written,)]
 
     with pytest.raises(tidegate.Error, match="ACCESS_DENIED"):
         server.connect(user="bob", settings={"fs.defaultFS": "s3a://elsewhere"})
@@ -188,8 +180,8 @@ def test_users_set_and_see_only_settings_that_are_free(guarded_server: Server) -
 
     ours = "spark.hadoop.fs.azure.account.key.store"  # Spark's own pattern does not know it
     for secret in (key, ours):
-        assert run(server, "root", f"SET {secret}") == [(secret, "*********(redacted)")]
-    assert run(server, "root", f"SET {unknown}") == [(unknown, f"{HUSH}the-store")]
-    listed = repr(run(server, "root", "SET spark.sql.redaction.options.regex = zzz", "SET"))
+        assert run_as(server, "root", f"SET {secret}") == [(secret, "*********(redacted)")]
+    assert run_as(server, "root", f"SET {unknown}") == [(unknown, f"{HUSH}the-store")]
+    listed = repr(run_as(server, "root", "SET spark.sql.redaction.options.regex = zzz", "SET"))
     assert f"{HUSH}s3a" not in listed
     assert f"{HUSH}azure" not in listed

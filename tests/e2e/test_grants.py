@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
 import pytest
 
 import tidegate
-from tests.support.fixtures.server import Server, running_server
+from tests.support.fixtures.server import Server, run_as, running_server
 
 pytestmark = pytest.mark.faults  # a server of its own
 
@@ -28,31 +27,24 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     file.write_text(CONFIG)
     with running_server(folder, "--config", str(file)) as server:
         server.wait_for_engine()
-        run(server, "root", "CREATE SCHEMA shop", "ALTER SCHEMA shop SET OWNER TO USER ann")
-        run(
+        run_as(server, "root", "CREATE SCHEMA shop", "ALTER SCHEMA shop SET OWNER TO USER ann")
+        run_as(
             server,
             "ann",
             "CREATE TABLE shop.orders (amount INT) USING delta",
             "CREATE VIEW shop.large AS SELECT * FROM shop.orders WHERE amount > 9",
             "CREATE FUNCTION shop.vat(x INT) RETURNS INT RETURN x / 5",
         )
-        run(server, "root", "ALTER VIEW shop.large SET OWNER TO USER ann")
+        run_as(server, "root", "ALTER VIEW shop.large SET OWNER TO USER ann")
         yield server
-
-
-def run(server: Server, user: str, *statements: str) -> list[tuple[Any, ...]]:
-    with closing(server.connect(user=user)) as connection, closing(connection.cursor()) as cursor:
-        for statement in statements:
-            cursor.execute(statement)
-        return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
 
 
 def seen(server: Server, user: str) -> set[str]:
     """Return what a user finds in lists; those of SHOW and of metadata calls agree."""
-    found = {row[1] for row in run(server, user, "SHOW TABLES IN shop")}
-    if ("shop",) in run(server, user, "SHOW SCHEMAS"):
+    found = {row[1] for row in run_as(server, user, "SHOW TABLES IN shop")}
+    if ("shop",) in run_as(server, user, "SHOW SCHEMAS"):
         found.add("shop")
-    functions = [row[0].split(".") for row in run(server, user, "SHOW USER FUNCTIONS IN shop")]
+    functions = [row[0].split(".") for row in run_as(server, user, "SHOW USER FUNCTIONS IN shop")]
     found |= {parts[-1] for parts in functions if "shop" in parts}
     with closing(server.connect(user=user)) as connection, closing(connection.cursor()) as cursor:
         called = {row[2] for row in cursor.tables(schema="shop").fetchall()}
@@ -63,25 +55,25 @@ def seen(server: Server, user: str) -> set[str]:
 
 
 def grants(server: Server, grantee: str) -> list[tuple[str, str]]:
-    return [(row[1], row[3]) for row in run(server, "root", f"SHOW GRANTS FOR {grantee}")]
+    return [(row[1], row[3]) for row in run_as(server, "root", f"SHOW GRANTS FOR {grantee}")]
 
 
 def test_lists_show_what_was_granted(shop: Server) -> None:
     assert seen(shop, "ann") == {"shop", "orders", "large", "vat"}
     assert seen(shop, "bob") == set()
-    run(shop, "ann", "GRANT SELECT ON TABLE shop.orders TO USER bob")
+    run_as(shop, "ann", "GRANT SELECT ON TABLE shop.orders TO USER bob")
     assert seen(shop, "bob") == {"shop", "orders"}
-    run(shop, "root", "CREATE ROLE clerks", "GRANT ROLE clerks TO USER bob")
-    run(shop, "ann", "GRANT EXECUTE ON FUNCTION shop.vat TO ROLE clerks")
+    run_as(shop, "root", "CREATE ROLE clerks", "GRANT ROLE clerks TO USER bob")
+    run_as(shop, "ann", "GRANT EXECUTE ON FUNCTION shop.vat TO ROLE clerks")
     assert seen(shop, "bob") == {"shop", "orders", "vat"}
-    run(shop, "ann", "GRANT SELECT ON SCHEMA shop TO PUBLIC")
+    run_as(shop, "ann", "GRANT SELECT ON SCHEMA shop TO PUBLIC")
     assert seen(shop, "eve") == {"shop", "orders", "large"}
-    run(shop, "ann", "REVOKE SELECT ON SCHEMA shop FROM PUBLIC")
+    run_as(shop, "ann", "REVOKE SELECT ON SCHEMA shop FROM PUBLIC")
     assert seen(shop, "eve") == set()
 
 
 def test_grants_follow_an_object_and_end_with_it(shop: Server) -> None:
-    run(
+    run_as(
         shop,
         "ann",
         "CREATE TABLE shop.first USING parquet AS SELECT 1 AS x",
@@ -90,21 +82,21 @@ def test_grants_follow_an_object_and_end_with_it(shop: Server) -> None:
     )
     renamed = "spark_catalog.shop.second"
     assert grants(shop, "USER carl") == [("MODIFY", renamed), ("SELECT", renamed)]
-    run(shop, "root", "ALTER TABLE shop.second SET OWNER TO USER olga")
+    run_as(shop, "root", "ALTER TABLE shop.second SET OWNER TO USER olga")
     assert grants(shop, "USER carl") == [("MODIFY", renamed), ("SELECT", renamed)]
     assert seen(shop, "carl") == {"shop", "second"}
-    run(shop, "root", "DROP TABLE shop.second")
+    run_as(shop, "root", "DROP TABLE shop.second")
     assert grants(shop, "USER carl") == []
-    run(shop, "ann", "CREATE TABLE shop.second USING parquet AS SELECT 1 AS x")
+    run_as(shop, "ann", "CREATE TABLE shop.second USING parquet AS SELECT 1 AS x")
     assert seen(shop, "carl") == set()
-    run(shop, "ann", "DROP TABLE shop.second")
+    run_as(shop, "ann", "DROP TABLE shop.second")
 
 
 def test_a_replaced_view_keeps_its_owner_and_grants(shop: Server) -> None:
-    run(shop, "ann", "GRANT SELECT ON VIEW shop.large TO GROUP staff")
-    run(shop, "root", "CREATE OR REPLACE VIEW shop.large AS SELECT 1 AS amount")
+    run_as(shop, "ann", "GRANT SELECT ON VIEW shop.large TO GROUP staff")
+    run_as(shop, "root", "CREATE OR REPLACE VIEW shop.large AS SELECT 1 AS amount")
     assert grants(shop, "GROUP staff") == [("SELECT", "spark_catalog.shop.large")]
-    run(shop, "ann", "GRANT SELECT ON VIEW shop.large TO USER dan")
+    run_as(shop, "ann", "GRANT SELECT ON VIEW shop.large TO USER dan")
     assert seen(shop, "dan") == {"shop", "large"}
 
 
@@ -116,5 +108,5 @@ def test_what_is_not_owned_cannot_be_given_away(shop: Server) -> None:
         "CREATE ROLE thieves",
     ):
         with pytest.raises(tidegate.Error) as caught:
-            run(shop, "zoe", statement)
+            run_as(shop, "zoe", statement)
         assert caught.value.sqlstate == "42501"

@@ -7,6 +7,7 @@ many need what.
 from __future__ import annotations
 
 import os
+import sys
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -151,7 +152,8 @@ def _compare(listed: Iterable[str], present: Iterable[str]) -> None:
 
 def _report(title: str, needs: Iterable[Need]) -> None:
     counts = Counter(need.value for need in needs)
-    print(f"\n{title}:", ", ".join(f"{name} {n}" for name, n in sorted(counts.items())))  # noqa: T201
+    shown = ", ".join(f"{name} {n}" for name, n in sorted(counts.items()))
+    sys.stdout.write(f"\n{title}: {shown}\n")
 
 
 def test_every_plan_and_expression_is_listed(by_root: Mapping[str, frozenset[str]]) -> None:
@@ -159,7 +161,7 @@ def test_every_plan_and_expression_is_listed(by_root: Mapping[str, frozenset[str
     plans, expressions = by_root[_PLAN], by_root[_EXPRESSION]
     _report("expressions", (needs[name] for name in expressions if name in needs))
     _report("plans", (needs[name] for name in plans if name in needs))
-    print(f"commands: {len(commands)}")  # noqa: T201
+    sys.stdout.write(f"commands: {len(commands)}\n")
     _compare([*needs, *commands], plans | expressions)
     assert commands.keys() <= plans
 

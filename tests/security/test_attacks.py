@@ -1,4 +1,4 @@
-"""What a user without privileges tries on a real server, and what it is told."""
+"""Attacks of a user without privileges on a real server, and the errors they end with."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import tidegate
-from tests.support.fixtures.server import Server, running_server
+from tests.support.fixtures.server import Server, run_as, running_server
 
 pytestmark = pytest.mark.faults  # a server of its own
 
@@ -32,13 +31,6 @@ DENIED = "ACCESS_DENIED"
 HIVE = "org.apache.hadoop.hive.ql.io"
 
 
-def run(server: Server, user: str, *statements: str) -> list[tuple[Any, ...]]:
-    with closing(server.connect(user=user)) as connection, closing(connection.cursor()) as cursor:
-        for statement in statements:
-            cursor.execute(statement)
-        return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("attacked")
@@ -46,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     file.write_text(CONFIG)
     with running_server(folder, "--config", str(file)) as server:
         server.wait_for_engine()
-        run(
+        run_as(
             server,
             "ann",
             "CREATE SCHEMA pay",
@@ -55,13 +47,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             "AS SELECT who, sum(salary) AS total FROM pay.salaries GROUP BY who",
             "CREATE VIEW pay.peek AS SELECT * FROM pay.totals",
         )
-        run(server, "bob", "CREATE SCHEMA bob", "CREATE TABLE bob.own AS SELECT 1 AS a")
+        run_as(server, "bob", "CREATE SCHEMA bob", "CREATE TABLE bob.own AS SELECT 1 AS a")
         yield server
 
 
 @pytest.fixture(scope="module")
 def location(server: Server) -> str:
-    rows = run(server, "ann", "DESCRIBE EXTENDED pay.totals")
+    rows = run_as(server, "ann", "DESCRIBE EXTENDED pay.totals")
     [found] = [row[1] for row in rows if row[0] == "location"]
     return str(found).removeprefix("file:")
 
@@ -69,7 +61,7 @@ def location(server: Server) -> str:
 def attack(server: Server, statement: str) -> str:
     """Run a statement as bob; return the error's code, or what it gave."""
     try:
-        rows = run(server, "bob", *statement.split(" ;; "))
+        rows = run_as(server, "bob", *statement.split(" ;; "))
     except tidegate.Error as refused:
         assert HUSH not in str(refused), refused
         return str(refused).partition("]")[0].removeprefix("[")
@@ -227,8 +219,8 @@ def test_a_user_without_privileges_gets_nothing(
     refused = (DENIED, "TABLE_OR_VIEW_NOT_FOUND", "DELTA_UNSUPPORTED_EXPRESSION")
     let_through = {t: o for t, o in outcomes.items() if not o.startswith(refused)}
     assert not let_through
-    assert run(server, "ann", "SELECT * FROM pay.totals") == [(HUSH, 1)]
-    assert run(server, "root", "SHOW TABLES IN bob") == [("bob", "own", False)]
+    assert run_as(server, "ann", "SELECT * FROM pay.totals") == [(HUSH, 1)]
+    assert run_as(server, "root", "SHOW TABLES IN bob") == [("bob", "own", False)]
 
 
 def test_a_name_that_changes_between_look_and_run_opens_nothing(server: Server) -> None:
@@ -254,7 +246,7 @@ def test_a_name_that_changes_between_look_and_run_opens_nothing(server: Server) 
 
 def test_a_refresh_reads_with_its_executors_privileges_of_that_moment(server: Server) -> None:
     """A view is redefined over a table that the table's owner may not read."""
-    run(
+    run_as(
         server,
         "ann",
         "CREATE VIEW pay.harmless AS SELECT 'x' AS who, 1 AS total",
@@ -262,9 +254,9 @@ def test_a_refresh_reads_with_its_executors_privileges_of_that_moment(server: Se
         "GRANT SELECT ON VIEW pay.harmless TO USER bob",
     )
     reads = "FRESHNESS = INTERVAL '1' DAY AS SELECT * FROM pay."
-    run(server, "bob", f"CREATE MATERIALIZED TABLE bob.through {reads}harmless")
-    run(server, "carl", "CREATE SCHEMA carl", f"CREATE MATERIALIZED TABLE carl.t {reads}totals")
-    run(
+    run_as(server, "bob", f"CREATE MATERIALIZED TABLE bob.through {reads}harmless")
+    run_as(server, "carl", "CREATE SCHEMA carl", f"CREATE MATERIALIZED TABLE carl.t {reads}totals")
+    run_as(
         server,
         "ann",
         "CREATE OR REPLACE VIEW pay.harmless AS SELECT * FROM pay.totals",
@@ -277,15 +269,15 @@ def test_a_refresh_reads_with_its_executors_privileges_of_that_moment(server: Se
             f"EXPLAIN ALTER MATERIALIZED TABLE {table} REFRESH",
         ):
             with pytest.raises(tidegate.Error, match="ACCESS_DENIED") as refused:
-                pytest.fail(f"{user}: {text}: {run(server, user, text)}")
+                pytest.fail(f"{user}: {text}: {run_as(server, user, text)}")
             assert HUSH not in str(refused.value)
-    run(server, "ann", "INSERT INTO pay.salaries VALUES ('hush', 2)")
+    run_as(server, "ann", "INSERT INTO pay.salaries VALUES ('hush', 2)")
     inline = "SET 'materialized-table.read.max-staleness' = '1 s INLINE'"
     time.sleep(2)  # so that carl's table is stale
     with pytest.raises(tidegate.Error, match="ACCESS_DENIED"):
-        run(server, "carl", inline, "SELECT * FROM carl.t")
-    assert run(server, "bob", "SELECT * FROM bob.through") == [("x", 1)]
-    run(
+        run_as(server, "carl", inline, "SELECT * FROM carl.t")
+    assert run_as(server, "bob", "SELECT * FROM bob.through") == [("x", 1)]
+    run_as(
         server,
         "root",
         "DROP MATERIALIZED TABLE bob.through",
@@ -297,7 +289,7 @@ def test_a_refresh_reads_with_its_executors_privileges_of_that_moment(server: Se
 
 def test_views_and_functions_read_with_their_owners_privileges(server: Server) -> None:
     count = "(SELECT count(*) FROM pay.salaries)"
-    run(
+    run_as(
         server,
         "ann",
         "CREATE VIEW pay.counted AS SELECT count(*) AS c FROM pay.salaries",
@@ -308,26 +300,26 @@ def test_views_and_functions_read_with_their_owners_privileges(server: Server) -
     )
     reads = ("SELECT c FROM pay.counted", "SELECT pay.counting()")
     for text in reads:
-        assert run(server, "bob", text) == run(server, "ann", text)
+        assert run_as(server, "bob", text) == run_as(server, "ann", text)
         assert attack(server, f"{text} UNION ALL SELECT salary FROM pay.salaries") == DENIED
     assert attack(server, "CREATE OR REPLACE VIEW pay.counted AS SELECT 1 AS c") == DENIED
     assert attack(server, "ALTER VIEW pay.counted AS SELECT 1 AS c") == DENIED
     assert attack(server, "DROP FUNCTION pay.counting") == DENIED
-    run(server, "bob", "CREATE VIEW bob.through AS SELECT c FROM pay.counted")
-    run(server, "ann", "REVOKE SELECT ON VIEW pay.counted FROM USER bob")
+    run_as(server, "bob", "CREATE VIEW bob.through AS SELECT c FROM pay.counted")
+    run_as(server, "ann", "REVOKE SELECT ON VIEW pay.counted FROM USER bob")
     assert attack(server, "SELECT c FROM bob.through") == DENIED
-    run(server, "ann", "DROP VIEW pay.counted", "DROP FUNCTION pay.counting")
-    run(server, "root", "DROP VIEW bob.through")
+    run_as(server, "ann", "DROP VIEW pay.counted", "DROP FUNCTION pay.counting")
+    run_as(server, "root", "DROP VIEW bob.through")
 
 
 def test_a_user_is_the_current_user(server: Server) -> None:
-    assert run(server, "bob", "SELECT current_user(), session_user()") == [("bob", "bob")]
-    run(
+    assert run_as(server, "bob", "SELECT current_user(), session_user()") == [("bob", "bob")]
+    run_as(
         server,
         "bob",
         "CREATE MATERIALIZED TABLE bob.me FRESHNESS = INTERVAL '1' DAY AS SELECT "
         "current_user() AS me",
     )
-    run(server, "root", "ALTER MATERIALIZED TABLE bob.me REFRESH FULL")
-    assert run(server, "bob", "SELECT me FROM bob.me") == [("bob",)]
-    run(server, "bob", "DROP MATERIALIZED TABLE bob.me")
+    run_as(server, "root", "ALTER MATERIALIZED TABLE bob.me REFRESH FULL")
+    assert run_as(server, "bob", "SELECT me FROM bob.me") == [("bob",)]
+    run_as(server, "bob", "DROP MATERIALIZED TABLE bob.me")

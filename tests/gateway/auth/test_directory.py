@@ -13,7 +13,7 @@ import trustme
 import tidegate
 from tests.gateway.auth.slapd import BASE, PEOPLE, DirectoryServer
 from tests.gateway.protocol.gateway import running_gateway
-from tidegate_server.core.config import Config, LdapSection
+from tidegate_server.core.config import Config, LdapSection, ServerSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.gateway.auth.base import AuthenticatedUser
 from tidegate_server.gateway.auth.directory import Directory
@@ -184,7 +184,7 @@ def test_groups_that_cannot_be_read_are_the_servers_fault(
 
 def test_a_login_records_the_groups(directory: DirectoryServer, search: dict[str, Any]) -> None:
     config = Config(
-        server={"port": 0, "auth": "LDAP"},  # type: ignore[arg-type]
+        server=ServerSection(port=0, auth="LDAP"),
         ldap=LdapSection(url=directory.url, group_base_dn=f"ou=groups,{BASE}", **search),
     )
     with running_gateway(config) as gateway:

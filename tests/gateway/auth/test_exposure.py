@@ -98,9 +98,11 @@ def test_files_of_keys_and_passwords_are_checked(tmp_path: Path) -> None:
     for file, rights in ((users, 0o644), (key, 0o604)):
         file.touch()
         file.chmod(rights)
-    config = Config(
-        login={"password_file": str(users)},  # type: ignore[arg-type]
-        tls={"certificate": str(tmp_path / "cert.pem"), "key": str(key)},  # type: ignore[arg-type]
-        kerberos={"keytab": str(tmp_path / "missing")},  # type: ignore[arg-type]
+    config = Config.model_validate(
+        {
+            "login": {"password_file": str(users)},
+            "tls": {"certificate": str(tmp_path / "cert.pem"), "key": str(key)},
+            "kerberos": {"keytab": str(tmp_path / "missing")},
+        }
     )
     assert [line.partition(" ")[0] for line in exposed_files(config)] == [str(users), str(key)]
