@@ -32,8 +32,9 @@ from tidegate_server.gateway.auth.access import UNCHECKED, build_access, check_e
 from tidegate_server.gateway.auth.exposure import check_java_options
 from tidegate_server.gateway.auth.token_store import SqlTokenStore
 from tidegate_server.gateway.auth.tokens import DelegationTokens
-from tidegate_server.gateway.authorization.admission import admit_run, engine_settings
+from tidegate_server.gateway.authorization.admission import admit_run
 from tidegate_server.gateway.authorization.object_changes import reconcile
+from tidegate_server.gateway.authorization.setting_checks import engine_settings
 from tidegate_server.gateway.catalog.sql import SqlCatalog
 from tidegate_server.gateway.command.dispatch import prepare
 from tidegate_server.gateway.context import Services

@@ -16,9 +16,7 @@ from tidegate_server.core.model.privileges import NamedObject, Privilege, Secure
 from tidegate_server.core.model.result import Result, RowsResult
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.sql.statements import ListingKind
-from tidegate_server.gateway.authorization.admission import (
-    hidden_names,
-)
+from tidegate_server.gateway.authorization.admission import hidden_names
 from tidegate_server.gateway.authorization.listings import narrow_listing
 from tidegate_server.gateway.authorization.visibility import narrow_query, without_hidden
 from tidegate_server.gateway.context import Context

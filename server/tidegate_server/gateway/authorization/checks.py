@@ -11,18 +11,15 @@ from tidegate_server.core.sql import statements as st
 from tidegate_server.core.sql.comments import spark_text
 from tidegate_server.core.sql.expressions import expressions
 from tidegate_server.gateway.authorization.admission import (
-    access_error,
-    check_settings,
-    check_visible,
     judge,
     judge_definition,
     judge_expressions,
-    require,
-    require_on,
     survey_for_judgement,
 )
 from tidegate_server.gateway.authorization.objects import find_schema
+from tidegate_server.gateway.authorization.requirements import access_error, require, require_on
 from tidegate_server.gateway.authorization.rights import Action
+from tidegate_server.gateway.authorization.setting_checks import check_settings, check_visible
 from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import history, resolve

@@ -78,8 +78,6 @@ def narrow_query(sql: str, surveyed: Surveyed, visible: Sequence[MaterializedTab
 
     None if it reads information_schema in a way that cannot be narrowed.
     """
-    if not reads_system(surveyed):
-        return sql
     read = [r for r in surveyed.readings if r.name is not None and _is_system(r.name)]
     mentions = sorted((m for m in surveyed.mentions if _is_system(m.name)), key=lambda m: m.start)
     if len(mentions) != len(read):

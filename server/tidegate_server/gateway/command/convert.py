@@ -24,8 +24,8 @@ from tidegate_server.core.model.table import Definition, Leaving, MaterializedTa
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.model.versions import is_streaming
 from tidegate_server.core.sql.statements import AlterConvertToTable, CreateMaterializedTable
-from tidegate_server.gateway.authorization.admission import require_on
 from tidegate_server.gateway.authorization.object_changes import forget
+from tidegate_server.gateway.authorization.requirements import require_on
 from tidegate_server.gateway.authorization.rights import Action, secured
 from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.command.redefine import alterable

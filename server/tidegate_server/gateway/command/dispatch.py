@@ -16,11 +16,8 @@ from tidegate_server.core.sql.statements import (
     Statement,
     StatementFacts,
 )
-from tidegate_server.gateway.authorization.admission import (
-    admitting,
-    allowed_features,
-    narrow,
-)
+from tidegate_server.gateway.authorization.admission import admitting, narrow
+from tidegate_server.gateway.authorization.features import allowed_features
 from tidegate_server.gateway.command import settings
 from tidegate_server.gateway.command.specs import SPECS
 from tidegate_server.gateway.context import Context

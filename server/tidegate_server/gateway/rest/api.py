@@ -16,8 +16,9 @@ from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.sql.statements import AlterResume, AlterSuspend
-from tidegate_server.gateway.authorization.admission import check_settings, require
+from tidegate_server.gateway.authorization.requirements import require
 from tidegate_server.gateway.authorization.rights import Action
+from tidegate_server.gateway.authorization.setting_checks import check_settings
 from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.command.dispatch import carry_out
 from tidegate_server.gateway.context import Context, Services, SessionState

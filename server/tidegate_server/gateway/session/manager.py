@@ -11,7 +11,7 @@ from datetime import datetime
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
-from tidegate_server.gateway.authorization.admission import check_settings
+from tidegate_server.gateway.authorization.setting_checks import check_settings
 from tidegate_server.gateway.command.settings import own_notices, spark_notices
 from tidegate_server.gateway.context import Services, SessionState
 from tidegate_server.gateway.options import sparks_names

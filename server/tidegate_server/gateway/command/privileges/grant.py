@@ -31,8 +31,8 @@ from tidegate_server.core.sql.privilege_statements import (
     ShowGrants,
 )
 from tidegate_server.gateway.authorization import grants
-from tidegate_server.gateway.authorization.admission import access_error, require_on
 from tidegate_server.gateway.authorization.objects import find_object, list_objects
+from tidegate_server.gateway.authorization.requirements import access_error, require_on
 from tidegate_server.gateway.authorization.rights import (
     Action,
     Rights,

@@ -20,8 +20,8 @@ from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.sql.privilege_statements import (
     SetOwner,
 )
-from tidegate_server.gateway.authorization.admission import access_error
 from tidegate_server.gateway.authorization.objects import find_object
+from tidegate_server.gateway.authorization.requirements import access_error
 from tidegate_server.gateway.authorization.rights import Rights, SecuredObject
 from tidegate_server.gateway.command.privileges.grant import require_enabled, require_role
 from tidegate_server.gateway.command.redefine import alterable

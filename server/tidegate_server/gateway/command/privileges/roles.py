@@ -25,8 +25,8 @@ from tidegate_server.core.sql.privilege_statements import (
     ShowRoles,
 )
 from tidegate_server.gateway.authorization import grants
-from tidegate_server.gateway.authorization.admission import access_error
 from tidegate_server.gateway.authorization.objects import list_objects
+from tidegate_server.gateway.authorization.requirements import access_error
 from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.command.privileges.grant import (
     refuse_dependents,
