@@ -14,6 +14,7 @@ from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.model.versions import Source
 from tidegate_server.core.refresh.maintenance import FilesRemoved, FilesRewritten, FileStatistics
 from tidegate_server.core.refresh.request import CommittedRefresh, RefreshOutcome, RefreshPlan
+from tidegate_server.core.sql.statements import ListingKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +131,10 @@ class Surveyed:
     mentions: tuple[Mention, ...] = ()
     accesses: tuple[Access, ...] = ()
     """What its plans access; empty if none was asked for."""
-    lists_tables: bool = False
+    listings: tuple[ListingKind, ...] = ()
+    """What it lists, once for each SHOW statement in it."""
+    script: bool = False
+    """Whether it is a script, whose result is that of its last statement."""
     opaque: bool = False
     """Whether some of it is known only while it runs."""
 

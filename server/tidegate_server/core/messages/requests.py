@@ -553,6 +553,13 @@ class SetObjectOwner(Request[Done]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DisownObject(Request[Done]):
+    """Remove the properties that mark a table or view as Tidegate's."""
+
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseOwners(Request[Done]):
     """Record, once per metastore, that what belongs to the engine's own user has no owner.
 

@@ -166,7 +166,7 @@ def inspect(spark: SparkSession, request: InspectTable, format: TableFormat) -> 
     if entry is None:
         return Inspected(format=None)
     if entry.tableType().name() == "VIEW":
-        return Inspected(format="view")
+        return Inspected(format="view", materialized_id=_owner_id(entry))
     state = format.find(request.name)
     if state is None:
         provider = entry.provider()

@@ -218,6 +218,11 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     return join(walker.names);
   }
 
+  /** Returns where the file system says a path is: absolute, without links. */
+  public String place(SparkSession session, String path) {
+    return new Walker(session, false).resolved(new Path(path));
+  }
+
   /** Lists the nodes of a parsed plan whose names are computed. */
   public List computed(SparkSession session, LogicalPlan parsed) throws Exception {
     Walker walker = new Walker(session, true);
@@ -992,7 +997,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     }
 
     /** Returns where the file system says a path is: absolute, without links. */
-    private String resolved(Path path) {
+    String resolved(Path path) {
       Path full = path;
       try {
         full = path.getFileSystem(session.sparkContext().hadoopConfiguration()).makeQualified(path);

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import ServerError
@@ -26,12 +26,14 @@ from tidegate_server.core.model.names import (
     qualify,
     quote_identifier,
 )
+from tidegate_server.core.sql.statements import ListingKind
 from tidegate_server.core.sql.streams import Stream, find_stream
 from tidegate_server.engine.gate.gate import (
     accesses_of_parsed,
     collecting,
     computed_names,
     names_of_parsed,
+    resolve_path,
     suspended,
 )
 from tidegate_server.engine.query.references import (
@@ -40,14 +42,22 @@ from tidegate_server.engine.query.references import (
     parse_query,
     parse_statement,
 )
+from tidegate_server.engine.query.streams import stream_view
 from tidegate_server.engine.session.sessions import Child
-from tidegate_server.engine.statement.execute_immediate import statement_of
+from tidegate_server.engine.statement.execute_immediate import immediates, statement_of
 from tidegate_server.engine.storage.jvm import items, java, kind
 
 logger = logging.getLogger(__name__)
 
-_LISTINGS = frozenset({"ShowTables", "ShowTablesExtended", "ShowViews"})
-_OPAQUE = frozenset({"Call", "CompoundBody"})
+_LISTINGS = {
+    "ShowFunctions": ListingKind.FUNCTIONS,
+    "ShowNamespaces": ListingKind.SCHEMAS,
+    "ShowTables": ListingKind.TABLES,
+    "ShowTablesExtended": ListingKind.TABLE_EXTENDED,
+    "ShowViews": ListingKind.VIEWS,
+}
+_SCRIPT = "CompoundBody"
+_OPAQUE = frozenset({"Call", _SCRIPT})
 _INNER_PLANS = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"}
 _WITHOUT_SOURCE = frozenset({"EmptyRelation", "LocalRelation", "OneRowRelation"})
 
@@ -90,6 +100,7 @@ def _survey_statement(child: Child, text: str, features: frozenset[str] | None) 
         while kind(plan) == "UnresolvedExecuteImmediate":  # its analysis would run it
             text = statement_of(spark, plan, script=False)
             plan = parse_statement(spark, text)
+        listings = tuple(_listings(spark, plan))
     except (PySparkException, ServerError):
         return Surveyed()  # it fails in the same way when it runs
     parsed = accesses_of_parsed(spark, plan)
@@ -103,9 +114,23 @@ def _survey_statement(child: Child, text: str, features: frozenset[str] | None) 
         readings=(*readings, *(reading for one in inner for reading in one.readings)),
         mentions=_mentions(spark, text, child.current()) if plain and system else (),
         accesses=(*parsed, *(access for one in inner for access in one.accesses)),
-        lists_tables=kind(plan) in _LISTINGS,
+        listings=listings,
+        script=kind(plan) == _SCRIPT,
         opaque=kind(plan) in _OPAQUE,
     )
+
+
+def _listings(spark: SparkSession, plan: Any) -> Iterator[ListingKind]:
+    """Yield what a parsed statement lists, also by statements in it."""
+    name = kind(plan)
+    if name in _LISTINGS:
+        yield _LISTINGS[name]
+    elif name == _SCRIPT:
+        for statement in _statements(plan):
+            yield from _listings(spark, statement)
+        for node, script in immediates(plan):
+            text = statement_of(spark, node, script=script)
+            yield from _listings(spark, parse_statement(spark, text))
 
 
 def _reaches_beyond(accesses: Iterable[Access], features: Collection[str]) -> bool:
@@ -120,18 +145,36 @@ def _with_stream(
     features: frozenset[str] | None,
 ) -> Surveyed:
     """Add what a query over a stream reads, and the source of the stream itself."""
-    rest = _survey_statement(child, stream.with_view(text), features)
+    spark = child.spark
     own = (Reading(location=stream.path),) if stream.path is not None else ()
-    beyond = (_feature("paths", f"STREAM {stream.name}"),) if stream.foreign else ()
-    return replace(
+    source = (_source_of(spark, stream),) if stream.foreign else ()
+    found = replace(
         surveyed,
-        readings=(*surveyed.readings, *rest.readings, *own),
-        accesses=(*surveyed.accesses, *rest.accesses, *beyond),
+        readings=(*surveyed.readings, *own),
+        accesses=(*surveyed.accesses, *source),
+    )
+    if features is not None and _reaches_beyond(source, features):
+        return found
+    try:
+        with stream_view(spark, stream):
+            rest = _survey_statement(child, stream.with_view(text), features)
+    except (AnalysisException, ServerError) as error:
+        # The columns of files may not be known yet. Each refresh is surveyed with them.
+        logger.debug("cannot load a stream to survey: %s", error)
+        return found
+    return replace(
+        found,
+        readings=(*found.readings, *rest.readings),
+        accesses=(*found.accesses, *rest.accesses),
     )
 
 
-def _feature(name: str, what: str) -> Access:
-    return Access(act=Act.USE, kind=ObjectKind.FEATURE, catalog=name, schema=what)
+def _source_of(spark: SparkSession, stream: Stream) -> Access:
+    """Return the access to a stream of files, or to one of another system."""
+    if stream.path is None:
+        what = f"STREAM {stream.name}"
+        return Access(act=Act.USE, kind=ObjectKind.FEATURE, catalog="paths", schema=what)
+    return Access(act=Act.READ, kind=ObjectKind.PATH, name=resolve_path(spark, stream.path))
 
 
 # ---- the parsed plan --------------------------------------------------------------------------
@@ -201,7 +244,7 @@ def _mentions(spark: SparkSession, text: str, place: tuple[str, str]) -> tuple[M
 
 def _readings(spark: SparkSession, plan: Any, *, plain: bool) -> tuple[Reading, ...]:
     """Return what is read, once for each occurrence."""
-    if kind(plan) == "CompoundBody":
+    if kind(plan) == _SCRIPT:
         inner = [_readings(spark, one, plain=False) for one in _statements(plan)]
         return tuple(reading for one in inner for reading in one)
     whole = _analyzed_readings(spark, plan)
@@ -222,7 +265,7 @@ def _statements(plan: Any) -> Iterator[Any]:
         if kind(plan.parsedPlan()) != "UnresolvedExecuteImmediate":
             yield plan.parsedPlan()
         return
-    handlers = items(plan.handlers()) if kind(plan) == "CompoundBody" else ()
+    handlers = items(plan.handlers()) if kind(plan) == _SCRIPT else ()
     for inner in (*items(plan.children()), *(handler.body() for handler in handlers)):
         yield from _statements(inner)
 

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import cast
 
-from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.messages.requests import BackfillTable, InlinedTable, Survey
 from tidegate_server.core.model.access import Access, Admission
-from tidegate_server.core.model.names import TableName
-from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.core.sql.comments import spark_text
-from tidegate_server.core.sql.statements import SparkStatement
+from tidegate_server.core.sql.statements import ListingKind, SparkStatement
 from tidegate_server.gateway.authorization.features import distinguishes_users
 from tidegate_server.gateway.authorization.judgement import judge_accesses
 from tidegate_server.gateway.authorization.requirements import access_error
-from tidegate_server.gateway.authorization.rights import (
-    Action,
-    secured_table,
-)
+from tidegate_server.gateway.authorization.rights import Rights
 from tidegate_server.gateway.authorization.setting_checks import check_settings
 from tidegate_server.gateway.authorization.users import (
     owner_administers,
@@ -35,7 +30,6 @@ from tidegate_server.gateway.authorization.visibility import (
     VisibleLedger,
     narrow_query,
     reads_system,
-    without_hidden,
 )
 from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.context import Context, Services
@@ -47,14 +41,15 @@ from tidegate_server.gateway.spark_session import survey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmittedStatement:
-    """A statement for Spark as its user may run it, and a filter for its result."""
+    """A statement for Spark as its user may run it."""
 
     statement: SparkStatement
     surveyed: Surveyed | None = None
     """The engine's analysis; None if it was not needed."""
     admission: Admission | None = None
     """What its plans may access; None for everything."""
-    shown: Callable[[Result], Result] = lambda result: result
+    lists: ListingKind | None = None
+    """What its result lists."""
 
 
 @contextmanager
@@ -70,19 +65,6 @@ def admitting(context: Context) -> Iterator[None]:
         if problem.code == Code.ACCESS_DENIED.name:
             context.services.metrics.access_denied()
         raise
-
-
-def hidden_names(user: str, services: Services) -> frozenset[TableName]:
-    """Return the names of the materialized tables that a user may not see."""
-    rights = rights_of(user, services)
-    if rights is None or rights.administrator:
-        return frozenset()
-    return frozenset(
-        name.folded()
-        for table in services.catalog.tables()
-        if not rights.may(Action.SEE, secured_table(table))
-        for name in table.names
-    )
 
 
 def admit_run(request: RunRequest, services: Services) -> RunRequest:
@@ -182,26 +164,37 @@ def admit_spark(statement: SparkStatement, context: Context) -> AdmittedStatemen
     user, services = context.session.user, context.services
     surveyed = survey_for_judgement(statement.text, context)
     if surveyed is None:
-        return AdmittedStatement(statement=statement)
+        return AdmittedStatement(statement=statement, lists=statement.facts.lists)
     admission = judge(surveyed, context)
     rights = rights_of(user, services)
-    if rights is None or rights.administrator:
-        return AdmittedStatement(statement=statement, surveyed=surveyed, admission=admission)
-    text: str | None = statement.text
-    if reads_system(surveyed):
-        visible = rights.visible(services.catalog.tables())
-        text = narrow_query(statement.text, surveyed, visible)
-    if text is None:
-        raise access_error(
-            user, "administration", "information_schema other than by a SELECT on it"
-        )
-    admitted = AdmittedStatement(
-        statement=replace(statement, text=text), surveyed=surveyed, admission=admission
+    if rights is not None and not rights.administrator:
+        statement = _narrow(statement, surveyed, rights, services)
+    return AdmittedStatement(
+        statement=statement,
+        surveyed=surveyed,
+        admission=admission,
+        lists=next(iter(surveyed.listings), None),
     )
-    if surveyed.lists_tables:
-        hidden = hidden_names(user, services)
-        return replace(admitted, shown=lambda result: without_hidden(result, hidden))
-    return admitted
+
+
+def _narrow(
+    statement: SparkStatement, surveyed: Surveyed, rights: Rights, services: Services
+) -> SparkStatement:
+    """Return a statement that reads only what its user may see of information_schema.
+
+    :raises ServerError: ACCESS_DENIED if it cannot be narrowed; NOT_SUPPORTED for a script whose
+        result may be a list, which cannot be narrowed either.
+    """
+    if surveyed.script and surveyed.listings:
+        hint = "Run it as a statement by itself."
+        raise error(Code.NOT_SUPPORTED, what="A SHOW statement in a script", hint=hint)
+    if not reads_system(surveyed):
+        return statement
+    text = narrow_query(statement.text, surveyed, rights.visible(services.catalog.tables()))
+    if text is None:
+        what = "information_schema other than by a SELECT on it"
+        raise access_error(rights.user, "administration", what)
+    return replace(statement, text=text)
 
 
 def survey_for_judgement(sql: str, context: Context) -> Surveyed | None:

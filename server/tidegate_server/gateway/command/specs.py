@@ -13,7 +13,7 @@ from tidegate_server.core.sql import privilege_statements as ps
 from tidegate_server.core.sql import statements as st
 from tidegate_server.core.sql.statements import ListingKind
 from tidegate_server.gateway import spark_session
-from tidegate_server.gateway.authorization import checks, visibility
+from tidegate_server.gateway.authorization import checks
 from tidegate_server.gateway.authorization.admission import (
     AdmittedStatement,
     admit_inlined,
@@ -22,7 +22,7 @@ from tidegate_server.gateway.authorization.admission import (
     judge,
 )
 from tidegate_server.gateway.authorization.checks import Check, needs, needs_downstream, nothing
-from tidegate_server.gateway.authorization.listings import narrow_listing
+from tidegate_server.gateway.authorization.listings import narrow_listing, without_storages
 from tidegate_server.gateway.authorization.object_changes import following_changes
 from tidegate_server.gateway.authorization.rights import Action
 from tidegate_server.gateway.command import (
@@ -105,14 +105,13 @@ def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Resul
         result: Result = spark_session.execute(
             admitted.statement, context, inlined, pinned, admission
         )
-    catalog, lists = context.services.catalog, statement.facts.lists
+    catalog, lists = context.services.catalog, admitted.lists
     if lists is ListingKind.TABLE_EXTENDED:
         result = show.with_owners(result, catalog)
     if lists in (ListingKind.TABLES, ListingKind.TABLE_EXTENDED):
-        result = visibility.without_storages(result, catalog)
+        result = without_storages(result, catalog)
     if statement.facts.is_set:
         result = settings.visible_settings(result, context)
-    result = admitted.shown(result)
     return result if lists is None else narrow_listing(result, lists, context)
 
 
