@@ -161,6 +161,8 @@ class Execute(Request[Executed]):
     pinned: PinnedVersions | None = None
     admission: Admission | None = None
     """What its plans may access; everything if it is None."""
+    plan_id: str = ""
+    """The plan that its survey analyzed, which then runs as it is; empty to analyze the SQL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

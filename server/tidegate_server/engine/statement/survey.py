@@ -73,6 +73,7 @@ def survey(child: Child, request: Survey) -> Surveyed:
     mark = bool(request.session_id)
     with collecting(child.spark, request.features, mark=mark) as collected:
         try:
+            child.surveyed = None
             surveyed = _survey(child, request.sql, frozenset(request.features))
         except (PySparkException, Py4JError) as error:
             # A function that is refused when it is constructed; it is among the accesses. After
@@ -94,43 +95,52 @@ def _survey(child: Child, text: str, features: frozenset[str] | None = None) -> 
 
 
 def _survey_statement(child: Child, text: str, features: frozenset[str] | None) -> Surveyed:
-    spark = child.spark
+    spark, written = child.spark, text
     try:
         plan = parse_statement(spark, text)
-        while kind(plan) == "UnresolvedExecuteImmediate":  # its analysis would run it
+        name = kind(plan)
+        while name == "UnresolvedExecuteImmediate":  # its analysis would run it
             text = statement_of(spark, plan, script=False)
             plan = parse_statement(spark, text)
-        listings = tuple(_listings(spark, plan))
+            name = kind(plan)
+        listings = tuple(_listings(spark, plan, name))
     except (PySparkException, ServerError):
         return Surveyed()  # it fails in the same way when it runs
     parsed = accesses_of_parsed(spark, plan)
     if features is not None and _reaches_beyond(parsed, features):
         return Surveyed(accesses=parsed)  # its analysis alone might open files
-    plain = _is_query(spark, text)
-    readings = _readings(spark, plan, plain=plain)
-    system = any(r.name is not None and r.name.schema == SYSTEM_SCHEMA for r in readings)
+    analyzed = _analyze(spark, plan) if _is_query(spark, text) else None
+    if analyzed is not None:
+        readings = tuple(readings_of(analyzed))
+        system = any(r.name is not None and r.name.schema == SYSTEM_SCHEMA for r in readings)
+        return Surveyed(
+            readings=readings,
+            mentions=_mentions(spark, text, child.current()) if system else (),
+            accesses=parsed,
+            plan_id=child.keep_surveyed(text, analyzed) if text == written else "",
+        )
+    readings = _readings(spark, plan)
     inner = [_survey(child, body, features) for body in _function_bodies(spark, plan)]
     return Surveyed(
         readings=(*readings, *(reading for one in inner for reading in one.readings)),
-        mentions=_mentions(spark, text, child.current()) if plain and system else (),
         accesses=(*parsed, *(access for one in inner for access in one.accesses)),
         listings=listings,
-        script=kind(plan) == _SCRIPT,
-        opaque=kind(plan) in _OPAQUE,
+        script=name == _SCRIPT,
+        opaque=name in _OPAQUE,
     )
 
 
-def _listings(spark: SparkSession, plan: Any) -> Iterator[ListingKind]:
-    """Yield what a parsed statement lists, also by statements in it."""
-    name = kind(plan)
+def _listings(spark: SparkSession, plan: Any, name: str) -> Iterator[ListingKind]:
+    """Yield what a parsed statement of a class lists, also by statements in it."""
     if name in _LISTINGS:
         yield _LISTINGS[name]
     elif name == _SCRIPT:
         for statement in _statements(plan):
-            yield from _listings(spark, statement)
+            yield from _listings(spark, statement, kind(statement))
         for node, script in immediates(plan):
             text = statement_of(spark, node, script=script)
-            yield from _listings(spark, parse_statement(spark, text))
+            inner = parse_statement(spark, text)
+            yield from _listings(spark, inner, kind(inner))
 
 
 def _reaches_beyond(accesses: Iterable[Access], features: Collection[str]) -> bool:
@@ -150,6 +160,7 @@ def _with_stream(
     source = (_source_of(spark, stream),) if stream.foreign else ()
     found = replace(
         surveyed,
+        plan_id="",
         readings=(*surveyed.readings, *own),
         accesses=(*surveyed.accesses, *source),
     )
@@ -242,14 +253,12 @@ def _mentions(spark: SparkSession, text: str, place: tuple[str, str]) -> tuple[M
 # ---- the analyzed plan -----------------------------------------------------------------------
 
 
-def _readings(spark: SparkSession, plan: Any, *, plain: bool) -> tuple[Reading, ...]:
+def _readings(spark: SparkSession, plan: Any) -> tuple[Reading, ...]:
     """Return what is read, once for each occurrence."""
     if kind(plan) == _SCRIPT:
-        inner = [_readings(spark, one, plain=False) for one in _statements(plan)]
+        inner = [_readings(spark, one) for one in _statements(plan)]
         return tuple(reading for one in inner for reading in one)
     whole = _analyzed_readings(spark, plan)
-    if plain and whole is not None:
-        return tuple(whole)
     # A command has its query as a child or in a field, or only names what it reads.
     inner_plans = [*items(plan.children()), *_inner_plans(plan)]
     below = [reading for one in inner_plans for reading in _analyzed_readings(spark, one) or ()]
@@ -295,12 +304,18 @@ def _readings_by_name(spark: SparkSession, parts: tuple[str, ...]) -> list[Readi
 
 
 def _analyzed_readings(spark: SparkSession, plan: Any) -> list[Reading] | None:
-    """Return what an analyzed plan reads, subqueries included; None if analysis fails."""
+    """Return what a parsed plan reads, subqueries included; None if its analysis fails."""
+    analyzed = _analyze(spark, plan)
+    return None if analyzed is None else readings_of(analyzed)
+
+
+def _analyze(spark: SparkSession, plan: Any) -> Any | None:
+    """Return an analyzed plan, without running the commands in it; None if the analysis fails."""
     session: Any = spark._jsparkSession
     jvm: Any = java(spark)
     skip = jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
     try:
-        return readings_of(session.sessionState().executePlan(plan, skip).analyzed())
+        return session.sessionState().executePlan(plan, skip).analyzed()
     except (PySparkException, Py4JError) as error:
         logger.debug("cannot analyze a statement to survey: %s", error)
         return None

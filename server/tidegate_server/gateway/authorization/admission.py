@@ -165,14 +165,14 @@ def admit_spark(statement: SparkStatement, context: Context) -> AdmittedStatemen
     surveyed = survey_for_judgement(statement.text, context)
     if surveyed is None:
         return AdmittedStatement(statement=statement, lists=statement.facts.lists)
-    admission = judge(surveyed, context)
     rights = rights_of(user, services)
+    judge_accesses(surveyed.accesses, user, rights, services)
     if rights is not None and not rights.administrator:
         statement = _narrow(statement, surveyed, rights, services)
     return AdmittedStatement(
         statement=statement,
         surveyed=surveyed,
-        admission=admission,
+        admission=_admission(surveyed, context),
         lists=next(iter(surveyed.listings), None),
     )
 
@@ -241,4 +241,8 @@ def judge(
     user, services = context.session.user, context.services
     rights = rights_of(user, services)
     judge_accesses(surveyed.accesses, user, rights, services, besides=besides, definers=definers)
+    return _admission(surveyed, context)
+
+
+def _admission(surveyed: Surveyed, context: Context) -> Admission:
     return Admission(accesses=surveyed.accesses, features=context.features or ())

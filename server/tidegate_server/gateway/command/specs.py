@@ -45,6 +45,7 @@ from tidegate_server.gateway.command import (
 from tidegate_server.gateway.command.privileges import grant, owner, roles
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
+from tidegate_server.gateway.options import MAX_STALENESS_KEY, READ_CONSISTENCY_KEY
 from tidegate_server.gateway.reading import snapshot, staleness
 
 Run = Callable[[Any, str, Context], Result]
@@ -103,7 +104,7 @@ def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Resul
         admission = admit_inlined(admitted.admission, inlined, context)
     with following_changes(statement.facts, context):
         result: Result = spark_session.execute(
-            admitted.statement, context, inlined, pinned, admission
+            admitted.statement, context, inlined, pinned, admission, _plan_to_run(admitted, context)
         )
     catalog, lists = context.services.catalog, admitted.lists
     if lists is ListingKind.TABLE_EXTENDED:
@@ -113,6 +114,17 @@ def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Resul
     if statement.facts.is_set:
         result = settings.visible_settings(result, context)
     return result if lists is None else narrow_listing(result, lists, context)
+
+
+def _plan_to_run(admitted: AdmittedStatement, context: Context) -> str:
+    """Return the id of the plan that was surveyed; empty if the tables are to be read again.
+
+    An option may have refreshed them since.
+    """
+    options = (MAX_STALENESS_KEY, READ_CONSISTENCY_KEY)
+    if admitted.surveyed is None or any(context.setting(key) is not None for key in options):
+        return ""
+    return admitted.surveyed.plan_id
 
 
 def _choose_rows(
