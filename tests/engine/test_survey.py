@@ -258,8 +258,8 @@ def test_a_stream_of_files_is_a_path_and_its_functions_count(
     source = f"STREAM read_files(path => '{tmp_path}/link', format => 'json', schema => 'a INT')"
     for features in ((), ("paths",)):
         request = Survey(session_id=session.id, sql=f"SELECT a FROM {source}", features=features)
-        [access] = session.client.call(request).accesses
-        assert access == Access(act=Act.READ, kind=ObjectKind.PATH, name=f"file:{tmp_path}/in")
+        accesses = session.client.call(request).accesses
+        assert accesses == (Access(act=Act.READ, kind=ObjectKind.PATH, name=f"file:{tmp_path}/in"),)
     reflecting = f"SELECT reflect('java.lang.System', 'gc') FROM {source}"
     assert "jar-functions" in beyond(session, reflecting)
 

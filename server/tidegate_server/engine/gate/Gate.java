@@ -661,9 +661,12 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
     private void stream(DataSource source, String via) throws Exception {
       source(source.className());
-      options(scala.jdk.javaapi.CollectionConverters.asJava(source.options()));
+      Map others = new HashMap(scala.jdk.javaapi.CollectionConverters.asJava(source.options()));
+      others.remove("path");
+      options(others);
       scala.collection.Iterator paths = source.paths().iterator();
       while (paths.hasNext()) path("SELECT", new Path((String) paths.next()), via);
+      // Judged as a path, not as an option.
       scala.Option path = source.options().get("path");
       if (path.isDefined()) path("SELECT", new Path((String) path.get()), via);
     }

@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 _LISTINGS = {
     "ShowFunctions": ListingKind.FUNCTIONS,
-    "ShowNamespaces": ListingKind.SCHEMAS,
+    "ShowNamespacesCommand": ListingKind.SCHEMAS,
     "ShowTables": ListingKind.TABLES,
     "ShowTablesExtended": ListingKind.TABLE_EXTENDED,
     "ShowViews": ListingKind.VIEWS,
