@@ -25,7 +25,7 @@ def test_two_views_tell_the_rows_apart(world: World) -> None:
     assert [c.name for c in own.columns] == ["a", "b", "c", "d"]
     assert [c.name for c in held.columns] == ["a", "b", "c", "d", "__violated"]
     assert own.storage == held.storage == name("__tidegate_m")
-    assert own.holding == held.holding == world.definition("m").expectations
+    assert own.quarantining == held.quarantining == world.definition("m").expectations
     assert (own.quarantine_of, held.quarantine_of) == (None, name("m"))
     assert held.columns[-1].expression == (
         "array_compact(array(CASE WHEN (NOT coalesce(CAST((c > 0\n) AS BOOLEAN), true)) "

@@ -309,7 +309,7 @@ class PutView(Request[Done]):
     columns: tuple[ViewColumn, ...]
     comment: str | None
     settings: Mapping[str, str] = field(default_factory=dict)
-    holding: tuple[Expectation, ...] = ()
+    quarantining: tuple[Expectation, ...] = ()
     """Expectations whose violating rows the view omits."""
     quarantine_of: TableName | None = None
     """The materialized table of a quarantine view, which shows the violating rows instead."""

@@ -145,7 +145,7 @@ class Definition:
         return (*self.expectations, *self.assertions)
 
     @property
-    def holding(self) -> tuple[Expectation, ...]:
+    def quarantining(self) -> tuple[Expectation, ...]:
         """The expectations that quarantine rows."""
         return tuple(e for e in self.expectations if e.violation is Violation.QUARANTINE)
 
@@ -280,7 +280,7 @@ class MaterializedTable:
     @property
     def quarantine(self) -> TableName | None:
         """The view of quarantined rows; None if there never are any."""
-        return quarantine_name(self.name) if self.definition.holding else None
+        return quarantine_name(self.name) if self.definition.quarantining else None
 
     @property
     def names(self) -> tuple[TableName, ...]:

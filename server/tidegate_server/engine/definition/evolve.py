@@ -267,9 +267,9 @@ def view_sql(request: PutView, *, replacing: bool) -> str:
 
 def _row_condition(request: PutView) -> str:
     """Return the WHERE clause for rows that meet all expectations, or for quarantined rows."""
-    if not request.holding:
+    if not request.quarantining:
         return ""
-    met = " AND ".join(f"NOT {each.broken}" for each in request.holding)
+    met = " AND ".join(f"NOT {each.broken}" for each in request.quarantining)
     return f" WHERE {met}" if request.quarantine_of is None else f" WHERE NOT ({met})"
 
 

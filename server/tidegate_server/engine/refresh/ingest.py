@@ -15,6 +15,7 @@ from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.model.names import visible_name
 from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RunMetrics, Strategy
+from tidegate_server.core.model.wording import number_of
 from tidegate_server.core.refresh.request import (
     Recompute,
     RefreshOrder,
@@ -142,7 +143,7 @@ def ingest(
 
 
 def _with_count(text: str, written: Written) -> str:
-    return text if written.rows is None else f"{text}: {written.rows} rows"
+    return text if written.rows is None else f"{text}: {number_of(written.rows, 'row')}"
 
 
 def _taken_in(

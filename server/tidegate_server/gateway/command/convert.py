@@ -102,7 +102,7 @@ def taken_over(
             what="Taking over a plain table with computed or METADATA VIRTUAL columns",
             hint="Take it over without them, then ALTER MATERIALIZED TABLE ... ADD.",
         )
-    if definition.holding:
+    if definition.quarantining:
         raise error(
             Code.NOT_SUPPORTED,
             what="Taking over a plain table with ON VIOLATION QUARANTINE",
