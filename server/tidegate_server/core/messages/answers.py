@@ -131,12 +131,10 @@ class Surveyed:
     mentions: tuple[Mention, ...] = ()
     accesses: tuple[Access, ...] = ()
     """What its plans access; empty if none was asked for."""
-    listings: tuple[ListingKind, ...] = ()
-    """What it lists, once for each SHOW statement in it."""
+    lists: ListingKind | None = None
+    """What its result lists."""
     plan_id: str = ""
     """Names the analyzed plan of a query, which the session keeps until its next statement."""
-    script: bool = False
-    """Whether it is a script, whose result is that of its last statement."""
     opaque: bool = False
     """Whether some of it is known only while it runs."""
 

@@ -55,23 +55,23 @@ def statement_of(spark: SparkSession, node: Any, *, script: bool) -> str:
 
 
 def _expand(spark: SparkSession, text: str, *, script: bool) -> str:
-    found = immediates(parse_statement(spark, text), script=script)
+    found = _immediates(parse_statement(spark, text), script=script)
     return apply_edits(text, [_edit(spark, text, node, script=inside) for node, inside in found])
 
 
-def immediates(plan: Any, *, script: bool = False) -> Iterator[tuple[Any, bool]]:
+def _immediates(plan: Any, *, script: bool) -> Iterator[tuple[Any, bool]]:
     """Yield every EXECUTE IMMEDIATE of a parsed statement, and whether it is in a script."""
     match kind(plan):
         case found if found == _IMMEDIATE:
             yield plan, script
         case "SingleStatement":
-            yield from immediates(plan.parsedPlan(), script=True)
+            yield from _immediates(plan.parsedPlan(), script=True)
         case "CompoundBody":
             for inner in (*items(plan.children()), *(h.body() for h in items(plan.handlers()))):
-                yield from immediates(inner, script=True)
+                yield from _immediates(inner, script=True)
         case _:
             for inner in items(plan.children()):
-                yield from immediates(inner, script=script)
+                yield from _immediates(inner, script=script)
 
 
 def _edit(spark: SparkSession, text: str, node: Any, *, script: bool) -> Edit:

@@ -44,7 +44,7 @@ from tidegate_server.engine.query.references import (
 )
 from tidegate_server.engine.query.streams import stream_view
 from tidegate_server.engine.session.sessions import Child
-from tidegate_server.engine.statement.execute_immediate import immediates, statement_of
+from tidegate_server.engine.statement.execute_immediate import statement_of
 from tidegate_server.engine.storage.jvm import items, java, kind
 
 logger = logging.getLogger(__name__)
@@ -103,7 +103,6 @@ def _survey_statement(child: Child, text: str, features: frozenset[str] | None) 
             text = statement_of(spark, plan, script=False)
             plan = parse_statement(spark, text)
             name = kind(plan)
-        listings = tuple(_listings(spark, plan, name))
     except (PySparkException, ServerError):
         return Surveyed()  # it fails in the same way when it runs
     parsed = accesses_of_parsed(spark, plan)
@@ -124,23 +123,9 @@ def _survey_statement(child: Child, text: str, features: frozenset[str] | None) 
     return Surveyed(
         readings=(*readings, *(reading for one in inner for reading in one.readings)),
         accesses=(*parsed, *(access for one in inner for access in one.accesses)),
-        listings=listings,
-        script=name == _SCRIPT,
+        lists=_LISTINGS.get(name),
         opaque=name in _OPAQUE,
     )
-
-
-def _listings(spark: SparkSession, plan: Any, name: str) -> Iterator[ListingKind]:
-    """Yield what a parsed statement of a class lists, also by statements in it."""
-    if name in _LISTINGS:
-        yield _LISTINGS[name]
-    elif name == _SCRIPT:
-        for statement in _statements(plan):
-            yield from _listings(spark, statement, kind(statement))
-        for node, script in immediates(plan):
-            text = statement_of(spark, node, script=script)
-            inner = parse_statement(spark, text)
-            yield from _listings(spark, inner, kind(inner))
 
 
 def _reaches_beyond(accesses: Iterable[Access], features: Collection[str]) -> bool:

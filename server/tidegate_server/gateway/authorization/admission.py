@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import cast
 
-from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.messages.requests import BackfillTable, InlinedTable, Survey
 from tidegate_server.core.model.access import Access, Admission
@@ -169,7 +169,7 @@ def admit_spark(statement: SparkStatement, context: Context) -> AdmittedStatemen
         statement=statement,
         surveyed=surveyed,
         admission=_admission(surveyed, context),
-        lists=next(iter(surveyed.listings), None),
+        lists=surveyed.lists,
     )
 
 
@@ -178,12 +178,8 @@ def _narrow(
 ) -> SparkStatement:
     """Return a statement that reads only what its user may see of information_schema.
 
-    :raises ServerError: ACCESS_DENIED if it cannot be narrowed; NOT_SUPPORTED for a script whose
-        result may be a list, which cannot be narrowed either.
+    :raises ServerError: ACCESS_DENIED if it cannot be narrowed.
     """
-    if surveyed.script and surveyed.listings:
-        hint = "Run it as a statement by itself."
-        raise error(Code.NOT_SUPPORTED, what="A SHOW statement in a script", hint=hint)
     if not reads_system(surveyed):
         return statement
     text = narrow_query(statement.text, surveyed, rights.visible(services.catalog.tables()))
