@@ -539,6 +539,11 @@ class Code(Enum):
         "42704", "There is no schema {schema}.", "SHOW SCHEMAS lists them."
     )
     ACCESS_DENIED = ErrorSpec("42501", "User {user} needs {privilege} on {object}.", "{hint}")
+    AUDIT_UNAVAILABLE = ErrorSpec(
+        "58030",
+        "The audit log cannot be written: {reason}.",
+        "Make room for the file of the audit log, or its directory writable.",
+    )
     OBJECT_NOT_FOUND = ErrorSpec(
         "42704", "There is no {kind} {name}.", "Check the name and the current schema."
     )

@@ -50,6 +50,7 @@ def facts_of(text: str, head: Sequence[Token]) -> StatementFacts:
     return StatementFacts(
         returns_rows=first in _ROWS and not _inserts(text, first),
         may_read_rows=_may_read_rows(Cursor("", head)),
+        verb=first,
         runs_others=runs_others,
         lists=_listing(Cursor("", head)),
         sets_time_zone=(

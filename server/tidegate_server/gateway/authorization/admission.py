@@ -10,13 +10,14 @@ from typing import cast
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.messages.requests import BackfillTable, InlinedTable, Survey
-from tidegate_server.core.model.access import Access, Admission
+from tidegate_server.core.model.access import Access, Act, Admission, ObjectKind
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.core.sql.comments import spark_text
 from tidegate_server.core.sql.statements import SparkStatement
+from tidegate_server.gateway.audit.record import ADMINISTRATOR, Record
 from tidegate_server.gateway.authorization.features import distinguishes_users
 from tidegate_server.gateway.authorization.judgement import judge_accesses
 from tidegate_server.gateway.authorization.requirements import access_error
@@ -85,8 +86,8 @@ def hidden_names(user: str, services: Services) -> frozenset[TableName]:
     )
 
 
-def admit_run(request: RunRequest, services: Services) -> RunRequest:
-    """Return a request for a run with what its query may access.
+def admit_run(request: RunRequest, services: Services, record: Record) -> RunRequest:
+    """Return a request for a run with what its query may access, which is also recorded.
 
     A run always has the privileges of the table's owner, or of the user in EXECUTE AS, no matter
     who requests it. They are judged on what its query reads at this moment.
@@ -96,18 +97,26 @@ def admit_run(request: RunRequest, services: Services) -> RunRequest:
     order = request.order
     source = request.source if isinstance(request, BackfillTable) else None
     texts = () if source is None else (f"SELECT * FROM {source.quoted()}",)
-    return replace(request, order=admit_order(order, services, *texts))
+    admitted = admit_order(order, services, *texts, record=record)
+    if admitted.admission is None:
+        if distinguishes_users(services.config):
+            record.reason = ADMINISTRATOR
+        for read in order.sources:
+            record.add(Act.SELECT.value, ObjectKind.TABLE.value, read.name)
+    return replace(request, order=admitted)
 
 
-def admit_order(order: RefreshOrder, services: Services, *texts: str) -> RefreshOrder:
-    """Return an order with what its query, and other queries, may access.
+def admit_order(
+    order: RefreshOrder, services: Services, *texts: str, record: Record
+) -> RefreshOrder:
+    """Return an order with what its query, and other queries, may access; also recorded.
 
     :raises ServerError: ACCESS_DENIED.
     """
     table = services.catalog.by_id(order.table_id)
     if table is None:
         return order
-    return replace(order, admission=_admit_executor(table, services, *texts))
+    return replace(order, admission=_admit_executor(table, services, *texts, record=record))
 
 
 def admit_inlined(
@@ -121,13 +130,19 @@ def admit_inlined(
     """
     for each in inlined:
         table = context.services.catalog.find(each.name)
-        found = None if table is None else _admit_executor(table, context.services)
+        found = (
+            None
+            if table is None
+            else _admit_executor(table, context.services, record=context.record)
+        )
         if admission is not None and found is not None:
             admission = replace(admission, accesses=(*admission.accesses, *found.accesses))
     return admission
 
 
-def _admit_executor(table: MaterializedTable, services: Services, *texts: str) -> Admission | None:
+def _admit_executor(
+    table: MaterializedTable, services: Services, *texts: str, record: Record
+) -> Admission | None:
     """Return what a table's query may access with its executor's privileges.
 
     :param texts: further queries.
@@ -152,6 +167,7 @@ def _admit_executor(table: MaterializedTable, services: Services, *texts: str) -
             features=features,
         )
         accesses += services.engine.call(request).accesses
+    record.add_accesses(accesses)
     # A refresh has the texts of views written into its query.
     judge_accesses(accesses, executor, rights, services, besides=table, definers=False)
     return Admission(accesses=accesses, features=features)
@@ -246,6 +262,7 @@ def judge(
     if surveyed is None:
         return None
     user, services = context.session.user, context.services
+    context.record.add_accesses(surveyed.accesses)
     rights = rights_of(user, services)
     judge_accesses(surveyed.accesses, user, rights, services, besides=besides, definers=definers)
     return Admission(accesses=surveyed.accesses, features=context.features or ())

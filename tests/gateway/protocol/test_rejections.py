@@ -10,10 +10,11 @@ import pytest
 from tests.gateway.command.fakes import FixedClock
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import ServerError
+from tidegate_server.gateway.audit.log import AuditLog
 from tidegate_server.gateway.auth.access import build_access
 from tidegate_server.gateway.auth.base import Peer
 from tidegate_server.gateway.observability.metrics import Metrics
-from tidegate_server.gateway.protocol.counted import count_rejected_logins
+from tidegate_server.gateway.protocol.rejections import watch_rejections
 
 HOME = Peer(address="127.0.0.1")
 
@@ -25,7 +26,7 @@ def test_a_refused_password_and_a_refused_token_are_counted(tmp_path: Path) -> N
         {"server": {"auth": "PASSWORD"}, "login": {"password_file": str(users)}}
     )
     metrics = Metrics()
-    access = count_rejected_logins(build_access(config, FixedClock()), metrics)
+    access = watch_rejections(build_access(config, FixedClock()), metrics, AuditLog())
     for attempt in (access.with_password("ann", "wrong", HOME), access.with_bearer("x.y.z", HOME)):
         with pytest.raises(ServerError) as caught:
             asyncio.run(attempt)
@@ -35,6 +36,6 @@ def test_a_refused_password_and_a_refused_token_are_counted(tmp_path: Path) -> N
 
 def test_a_login_that_is_let_in_is_not_counted() -> None:
     metrics = Metrics()
-    access = count_rejected_logins(build_access(Config(), FixedClock()), metrics)
+    access = watch_rejections(build_access(Config(), FixedClock()), metrics, AuditLog())
     assert asyncio.run(access.with_password("ann", "any", HOME)).user == "ann"
     assert 'port="thrift"' not in metrics.text().decode()
