@@ -337,8 +337,8 @@ class AuthorizationSection(_Section):
 class AuditSection(_Section):
     """The audit log."""
 
-    enabled: bool | None = None
-    """Whether there is one; None means only where users are distinguished."""
+    enabled: bool | Literal["auto"] = "auto"
+    """Whether there is one; ``auto`` means only where users are distinguished."""
     file: str = ""
     """Its path; empty means ``audit/audit.jsonl`` in the data directory."""
     file_bytes: Annotated[int, Field(ge=64 << 10)] = 64 << 20

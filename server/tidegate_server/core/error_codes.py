@@ -540,9 +540,9 @@ class Code(Enum):
     )
     ACCESS_DENIED = ErrorSpec("42501", "User {user} needs {privilege} on {object}.", "{hint}")
     AUDIT_UNAVAILABLE = ErrorSpec(
-        "58030",
+        "53100",
         "The audit log cannot be written: {reason}.",
-        "Make room for the file of the audit log, or its directory writable.",
+        "Free space on its disk, or let the server's user write to its directory.",
     )
     OBJECT_NOT_FOUND = ErrorSpec(
         "42704", "There is no {kind} {name}.", "Check the name and the current schema."

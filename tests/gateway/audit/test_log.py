@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from tests.gateway.command.fakes import NOW, FixedClock
+from tidegate_server.core.config import AuditSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.log_context import log_context
 from tidegate_server.core.model.access import Access, Act, ObjectKind
 from tidegate_server.gateway.audit.file import RotatedFile
-from tidegate_server.gateway.audit.log import AuditLog
+from tidegate_server.gateway.audit.log import AuditLog, build_audit_log
 from tidegate_server.gateway.audit.record import MAX_TEXT, Event, Record
 from tidegate_server.gateway.audit.rows import SCHEMA
 
@@ -202,3 +203,38 @@ def test_a_gateway_does_not_start_without_its_file(tmp_path: Path) -> None:
     with pytest.raises(ServerError) as caught:
         Log(tmp_path / "plain").log.open()
     assert caught.value.code == "AUDIT_UNAVAILABLE"
+    assert "plain/audit.jsonl: " in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("given", "default", "expected"),
+    [({}, True, True), ({}, False, False), ({"enabled": False}, True, False)]
+    + [({"enabled": "auto"}, True, True), ({"enabled": True}, False, True)],
+)
+def test_it_is_enabled_by_default_or_by_the_configuration(
+    tmp_path: Path, given: dict[str, Any], default: bool, expected: bool
+) -> None:
+    log = build_audit_log(
+        AuditSection.model_validate(given),
+        tmp_path / "audit",
+        default=default,
+        server_id="s",
+        clock=FixedClock(),
+        lost=lambda: None,
+    )
+    log.write(Record())
+    assert (tmp_path / "audit" / "audit.jsonl").exists() == expected
+
+
+def test_its_file_can_be_elsewhere(tmp_path: Path) -> None:
+    log = build_audit_log(
+        AuditSection(file=str(tmp_path / "here"), file_bytes=64 << 10, files=2),
+        tmp_path / "audit",
+        default=True,
+        server_id="s",
+        clock=FixedClock(),
+        lost=lambda: None,
+    )
+    for _ in range(1000):
+        log.write(Record(text="x" * 200))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "here.1"]

@@ -49,7 +49,7 @@ class RotatedFile:
         if self._handle is not None:
             found = os.fstat(self._handle)
             if found.st_nlink == 0:
-                self.close()  # somebody deleted it
+                self.close()  # it was deleted
             elif found.st_size and found.st_size + len(line) > self._max_bytes:
                 self._rotate()
         if self._handle is None:

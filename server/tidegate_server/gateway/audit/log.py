@@ -58,7 +58,8 @@ class AuditLog:
         try:
             self._file.open()
         except OSError as problem:
-            raise _unavailable(problem) from problem
+            reason = f"{self._file.path}: {problem.strerror}"
+            raise error(Code.AUDIT_UNAVAILABLE, reason=reason) from problem
 
     def close(self) -> None:
         """Close the file; work that ends later still is recorded."""
@@ -144,9 +145,9 @@ def build_audit_log(
     """Return the audit log that the configuration asks for.
 
     :param directory: where its file is unless the configuration names another.
-    :param default: whether there is one if the configuration does not say.
+    :param default: whether there is one if the configuration does not decide it.
     """
-    enabled = default if settings.enabled is None else settings.enabled
+    enabled = default if settings.enabled == "auto" else settings.enabled
     file = RotatedFile(
         Path(settings.file) if settings.file else directory / "audit.jsonl",
         max_bytes=settings.file_bytes,

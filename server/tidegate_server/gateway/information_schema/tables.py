@@ -310,14 +310,14 @@ class SystemTables:
                     self._published[name] = content
 
     def _path(self, name: str) -> Path:
-        """Return the directory of a table; the other users of a machine reach no private one."""
-        if not self._tables[name].is_private:
-            return self._directory / name
-        self._private.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return self._private / name
+        folder = self._private if self._tables[name].is_private else self._directory
+        return folder / name
 
     def _write(self, name: str, content: pa.Table) -> None:
         path = self._path(name)
+        if self._tables[name].is_private:
+            # The server's umask may let a group read.
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.mkdir(parents=True, exist_ok=True)
         write_deltalake(
             str(path),
