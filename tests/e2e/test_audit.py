@@ -254,6 +254,19 @@ def test_other_users_do_not_read_it_in_any_way(audited: Audited) -> None:
         assert not audited.lines[-1]["allowed"]
 
 
+def test_an_administrator_can_show_a_part_of_it_to_others(audited: Audited) -> None:
+    audited.run("bob", "SELECT 'shown'")
+    audited.run(
+        "root",
+        "CREATE MATERIALIZED TABLE shop.shown FRESHNESS = INTERVAL '1' DAY AS "
+        "SELECT text FROM information_schema.audit_log WHERE user = 'bob'",
+        "GRANT SELECT ON MATERIALIZED TABLE shop.shown TO USER ann",
+    )
+    assert ("SELECT 'shown'",) in audited.run("ann", "SELECT text FROM shop.shown")
+    audited.denied("ann", "ALTER MATERIALIZED TABLE shop.shown AS SELECT 1 AS text")
+    audited.denied("root", "ALTER MATERIALIZED TABLE shop.shown SET EXECUTE AS USER bob")
+
+
 def test_only_the_servers_user_reads_the_files(audited: Audited) -> None:
     assert stat.S_IMODE(audited.file.stat().st_mode) == 0o600
     assert stat.S_IMODE(audited.file.parent.stat().st_mode) == 0o700

@@ -282,7 +282,7 @@ class Gateway:
         """Listen, and start the engine in the background.
 
         :raises DataDirectoryTakenError: if another gateway uses the data directory.
-        :raises ServerError: DATA_DIRECTORY, or why the store cannot be opened.
+        :raises ServerError: AUDIT_UNAVAILABLE, DATA_DIRECTORY, or why the store cannot be opened.
         :raises OSError: if the data directory or the address cannot be used.
         """
         claim(self.data)

@@ -521,7 +521,7 @@ class StatementFacts:
     may_read_rows: bool
     """Whether running it may read rows of tables."""
     verb: str = ""
-    """Its first word, in capitals."""
+    """Its first word, in capitals; empty if it does not begin with a keyword's letters."""
     runs_others: bool = False
     """Whether it runs other statements: BEGIN ... END, EXECUTE IMMEDIATE, CALL."""
     lists: ListingKind | None = None

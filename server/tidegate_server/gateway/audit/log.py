@@ -121,7 +121,10 @@ class AuditLog:
             self._lost()
 
     def newest_rows(self) -> pa.Table:
-        """Return the newest lines as a table; empty while they cannot be read."""
+        """Return the newest lines as a table.
+
+        :raises OSError: if a file cannot be read.
+        """
         with ExitStack() as stack:
             lines: Iterator[bytes] = iter(())
             if self._file is not None:

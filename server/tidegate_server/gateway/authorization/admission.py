@@ -87,7 +87,7 @@ def hidden_names(user: str, services: Services) -> frozenset[TableName]:
 
 
 def admit_run(request: RunRequest, services: Services, record: Record) -> RunRequest:
-    """Return a request for a run with what its query may access, which is also recorded.
+    """Return a request for a run with what its query may access; ``record`` gets that, too.
 
     A run always has the privileges of the table's owner, or of the user in EXECUTE AS, no matter
     who requests it. They are judged on what its query reads at this moment.
@@ -109,7 +109,7 @@ def admit_run(request: RunRequest, services: Services, record: Record) -> RunReq
 def admit_order(
     order: RefreshOrder, services: Services, *texts: str, record: Record
 ) -> RefreshOrder:
-    """Return an order with what its query, and other queries, may access; also recorded.
+    """Return an order with what its query, and others, may access; ``record`` gets that, too.
 
     :raises ServerError: ACCESS_DENIED.
     """
@@ -130,11 +130,9 @@ def admit_inlined(
     """
     for each in inlined:
         table = context.services.catalog.find(each.name)
-        found = (
-            None
-            if table is None
-            else _admit_executor(table, context.services, record=context.record)
-        )
+        if table is None:
+            continue
+        found = _admit_executor(table, context.services, record=context.record)
         if admission is not None and found is not None:
             admission = replace(admission, accesses=(*admission.accesses, *found.accesses))
     return admission
@@ -146,6 +144,7 @@ def _admit_executor(
     """Return what a table's query may access with its executor's privileges.
 
     :param texts: further queries.
+    :param record: gets what they access.
     """
     definition = table.definition
     executor = definition.execute_as or table.owner

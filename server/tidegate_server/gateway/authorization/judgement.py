@@ -26,9 +26,7 @@ from tidegate_server.gateway.authorization.users import is_administrator, rights
 from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.context import Services
 
-_AUDIT_HINT = (
-    "Only users in authorization.administrators, and members of such roles and groups, can."
-)
+_ADMINISTRATORS = "authorization.administrators and the settings beside it name who can."
 
 
 def judge_accesses(
@@ -83,7 +81,7 @@ def _require_audit_log(access: Access, user: str, services: Services) -> None:
     """Require that whoever does anything with the audit log, even in a view, administers."""
     is_log = (access.schema, access.name) == (SYSTEM_SCHEMA, AUDIT_LOG)
     if is_log and not is_administrator(user, services):
-        raise access_error(user, "administration", f"{SYSTEM_SCHEMA}.{AUDIT_LOG}", _AUDIT_HINT)
+        raise access_error(user, "administration", f"{SYSTEM_SCHEMA}.{AUDIT_LOG}", _ADMINISTRATORS)
 
 
 def _owners_of_bodies(accesses: Iterable[Access], services: Services) -> Mapping[str, str]:
