@@ -258,13 +258,14 @@ def test_an_administrator_can_show_a_part_of_it_to_others(audited: Audited) -> N
     audited.run("bob", "SELECT 'shown'")
     audited.run(
         "root",
+        "SELECT count(*) FROM information_schema.audit_log",  # populates it
         "CREATE MATERIALIZED TABLE shop.shown FRESHNESS = INTERVAL '1' DAY AS "
         "SELECT text FROM information_schema.audit_log WHERE user = 'bob'",
         "GRANT SELECT ON MATERIALIZED TABLE shop.shown TO USER ann",
     )
     assert ("SELECT 'shown'",) in audited.run("ann", "SELECT text FROM shop.shown")
-    audited.denied("ann", "ALTER MATERIALIZED TABLE shop.shown AS SELECT 1 AS text")
-    audited.denied("root", "ALTER MATERIALIZED TABLE shop.shown SET EXECUTE AS USER bob")
+    audited.run("root", "ALTER MATERIALIZED TABLE shop.shown SET EXECUTE AS USER bob")
+    audited.denied("root", "ALTER MATERIALIZED TABLE shop.shown REFRESH FULL")
 
 
 def test_only_the_servers_user_reads_the_files(audited: Audited) -> None:
