@@ -126,7 +126,7 @@ def survey(text: str, context: Context) -> Surveyed:
 
 def _ready_system_tables(text: str, context: Context) -> None:
     if _SYSTEM_SCHEMA.search(text) or _SYSTEM_SCHEMA.fullmatch(context.session.schema):
-        context.services.publish_system_tables(text)
+        context.services.publish_system_tables(text, context.features is None)
 
 
 def ensure_session(context: Context) -> str:

@@ -10,11 +10,12 @@ from typing import cast
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.messages.requests import BackfillTable, InlinedTable, Survey
-from tidegate_server.core.model.access import Access, Admission
+from tidegate_server.core.model.access import Access, Act, Admission, ObjectKind
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.core.sql.comments import spark_text
 from tidegate_server.core.sql.statements import ListingKind, SparkStatement
+from tidegate_server.gateway.audit.record import ADMINISTRATOR, Record
 from tidegate_server.gateway.authorization.features import distinguishes_users
 from tidegate_server.gateway.authorization.judgement import judge_accesses
 from tidegate_server.gateway.authorization.requirements import access_error
@@ -67,8 +68,8 @@ def admitting(context: Context) -> Iterator[None]:
         raise
 
 
-def admit_run(request: RunRequest, services: Services) -> RunRequest:
-    """Return a request for a run with what its query may access.
+def admit_run(request: RunRequest, services: Services, record: Record) -> RunRequest:
+    """Return a request for a run with what its query may access; ``record`` gets that, too.
 
     A run always has the privileges of the table's owner, or of the user in EXECUTE AS, no matter
     who requests it. They are judged on what its query reads at this moment.
@@ -78,18 +79,26 @@ def admit_run(request: RunRequest, services: Services) -> RunRequest:
     order = request.order
     source = request.source if isinstance(request, BackfillTable) else None
     texts = () if source is None else (f"SELECT * FROM {source.quoted()}",)
-    return replace(request, order=admit_order(order, services, *texts))
+    admitted = admit_order(order, services, *texts, record=record)
+    if admitted.admission is None:
+        if distinguishes_users(services.config):
+            record.reason = ADMINISTRATOR
+        for read in order.sources:
+            record.add(Act.SELECT.value, ObjectKind.TABLE.value, read.name)
+    return replace(request, order=admitted)
 
 
-def admit_order(order: RefreshOrder, services: Services, *texts: str) -> RefreshOrder:
-    """Return an order with what its query, and other queries, may access.
+def admit_order(
+    order: RefreshOrder, services: Services, *texts: str, record: Record
+) -> RefreshOrder:
+    """Return an order with what its query, and others, may access; ``record`` gets that, too.
 
     :raises ServerError: ACCESS_DENIED.
     """
     table = services.catalog.by_id(order.table_id)
     if table is None:
         return order
-    return replace(order, admission=_admit_executor(table, services, *texts))
+    return replace(order, admission=_admit_executor(table, services, *texts, record=record))
 
 
 def admit_inlined(
@@ -103,16 +112,21 @@ def admit_inlined(
     """
     for each in inlined:
         table = context.services.catalog.find(each.name)
-        found = None if table is None else _admit_executor(table, context.services)
+        if table is None:
+            continue
+        found = _admit_executor(table, context.services, record=context.record)
         if admission is not None and found is not None:
             admission = replace(admission, accesses=(*admission.accesses, *found.accesses))
     return admission
 
 
-def _admit_executor(table: MaterializedTable, services: Services, *texts: str) -> Admission | None:
+def _admit_executor(
+    table: MaterializedTable, services: Services, *texts: str, record: Record
+) -> Admission | None:
     """Return what a table's query may access with its executor's privileges.
 
     :param texts: further queries.
+    :param record: gets what they access.
     """
     definition = table.definition
     executor = definition.execute_as or table.owner
@@ -130,6 +144,7 @@ def _admit_executor(table: MaterializedTable, services: Services, *texts: str) -
             features=features,
         )
         accesses += services.engine.call(request).accesses
+    record.add_accesses(accesses)
     # A refresh has the texts of views written into its query.
     judge_accesses(accesses, executor, rights, services, besides=table, definers=False)
     return Admission(accesses=accesses, features=features)
@@ -161,6 +176,7 @@ def admit_spark(statement: SparkStatement, context: Context) -> AdmittedStatemen
     surveyed = survey_for_judgement(statement.text, context)
     if surveyed is None:
         return AdmittedStatement(statement=statement, lists=statement.facts.lists)
+    context.record.add_accesses(surveyed.accesses)
     rights = rights_of(user, services)
     judge_accesses(surveyed.accesses, user, rights, services)
     if rights is not None and not rights.administrator:
@@ -231,6 +247,7 @@ def judge(
     if surveyed is None:
         return None
     user, services = context.session.user, context.services
+    context.record.add_accesses(surveyed.accesses)
     rights = rights_of(user, services)
     judge_accesses(surveyed.accesses, user, rights, services, besides=besides, definers=definers)
     return _admission(surveyed, context)

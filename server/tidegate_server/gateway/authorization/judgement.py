@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from tidegate_server.core.model.access import Access, Act, ObjectKind
-from tidegate_server.core.model.names import SYSTEM_SCHEMA, TableName
+from tidegate_server.core.model.names import AUDIT_LOG, SYSTEM_SCHEMA, TableName
 from tidegate_server.core.model.privileges import UNOWNED, SecuredKind
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.gateway.authorization.objects import owner_of_function
-from tidegate_server.gateway.authorization.requirements import feature_error, require_on
+from tidegate_server.gateway.authorization.requirements import (
+    access_error,
+    feature_error,
+    require_on,
+)
 from tidegate_server.gateway.authorization.rights import (
     Action,
     Rights,
@@ -18,9 +22,11 @@ from tidegate_server.gateway.authorization.rights import (
     secured_table,
 )
 from tidegate_server.gateway.authorization.setting_checks import check_settings, check_visible
-from tidegate_server.gateway.authorization.users import rights_of_owner
+from tidegate_server.gateway.authorization.users import is_administrator, rights_of_owner
 from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.context import Services
+
+_ADMINISTRATORS = "authorization.administrators and the settings beside it name who can."
 
 
 def judge_accesses(
@@ -44,6 +50,7 @@ def judge_accesses(
     found = _Materialized(accesses, services.catalog)
     owners = _owners_of_bodies(accesses, services) if definers else {}
     for access in accesses:
+        _require_audit_log(access, user, services)
         match access.kind:
             case ObjectKind.FEATURE if access.catalog not in features:
                 raise feature_error(access.catalog, access.schema, user)
@@ -68,6 +75,13 @@ def judge_accesses(
                 require_on(action, secured_table(table), who, judged)
         if not tables:
             _require_access(access, who, judged, services)
+
+
+def _require_audit_log(access: Access, user: str, services: Services) -> None:
+    """Require that whoever does anything with the audit log, even in a view, administers."""
+    is_log = (access.schema, access.name) == (SYSTEM_SCHEMA, AUDIT_LOG)
+    if is_log and not is_administrator(user, services):
+        raise access_error(user, "administration", f"{SYSTEM_SCHEMA}.{AUDIT_LOG}", _ADMINISTRATORS)
 
 
 def _owners_of_bodies(accesses: Iterable[Access], services: Services) -> Mapping[str, str]:

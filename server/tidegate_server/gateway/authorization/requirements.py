@@ -14,7 +14,7 @@ from tidegate_server.gateway.authorization.rights import (
     secured_table,
 )
 from tidegate_server.gateway.authorization.users import rights_of
-from tidegate_server.gateway.context import Services
+from tidegate_server.gateway.context import Context, Services
 
 ALLOWED_BY = 'An administrator can allow it with authorization.allow = ["{feature}"].'
 
@@ -28,6 +28,20 @@ def require(action: Action, table: MaterializedTable, user: str, services: Servi
     :raises ServerError: ACCESS_DENIED.
     """
     require_on(action, secured_table(table), user, rights_of(user, services))
+
+
+def require_for(action: Action, table: MaterializedTable, context: Context) -> None:
+    """Require that a statement's user may perform an action on a table, and record it.
+
+    :raises ServerError: ACCESS_DENIED.
+    """
+    record_act(action.name, secured_table(table), context)
+    require(action, table, context.session.user, context.services)
+
+
+def record_act(act: str, on: SecuredObject, context: Context) -> None:
+    """Record an act of a statement on an object, which is about to be judged."""
+    context.record.add(act, on.kind.value, on.full_name)
 
 
 def require_on(action: Action, on: SecuredObject, user: str, rights: Rights | None) -> None:

@@ -70,8 +70,12 @@ class SecuredObject:
     table_id: str = ""
 
     def __str__(self) -> str:
-        parts = (self.catalog, self.schema, *([self.name] if self.name else []))
-        return f"{self.kind} {'.'.join(parts)}"
+        return f"{self.kind} {self.full_name}"
+
+    @property
+    def full_name(self) -> str:
+        """The name with those of its catalog and schema."""
+        return ".".join((self.catalog, self.schema, *([self.name] if self.name else [])))
 
     @property
     def grant_object(self) -> GrantObject:

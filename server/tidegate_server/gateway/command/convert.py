@@ -134,11 +134,11 @@ def take_over(
 
 
 def _require_ownership(plain: PlainTable, context: Context) -> None:
-    user, services = context.session.user, context.services
+    user, services, kind = context.session.user, context.services, SecuredKind.TABLE
+    context.record.add(Action.OWN.name, kind.value, plain.name)
     rights = rights_of(user, services)
     if rights is None or rights.administrator:
         return
-    kind = SecuredKind.TABLE
     found = services.engine.call(FindObject(kind=kind, name=plain.name))
     require_on(Action.OWN, secured(kind, plain.name, found.owner), user, rights)
 

@@ -156,7 +156,7 @@ def _plan(step: Step, context: Context) -> RefreshPlan:
         epoch=0,
         asked_at=context.services.clock.now(),
     )
-    order = admit_order(order, context.services)
+    order = admit_order(order, context.services, record=context.record)
     answer = context.services.engine.call(ExplainRefresh(order=order, task=step.request.recompute))
     return answer.plan
 

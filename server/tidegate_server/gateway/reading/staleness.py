@@ -20,7 +20,7 @@ from tidegate_server.core.model.table import Definition, MaterializedTable
 from tidegate_server.core.model.versions import Source, SourceKind, is_streaming
 from tidegate_server.core.refresh.request import RefreshRequest
 from tidegate_server.core.refresh.waves import ancestors
-from tidegate_server.gateway.authorization.requirements import require
+from tidegate_server.gateway.authorization.requirements import require_for
 from tidegate_server.gateway.authorization.rights import Action
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.freshness.staleness import Bound, Known, OnStale, as_of, is_whole
@@ -271,14 +271,14 @@ def _as_query(table: MaterializedTable, *, mentioned: bool) -> InlinedTable:
 
 def _refresh(tables: Iterable[MaterializedTable], bound: Bound, context: Context) -> None:
     """Refresh tables, and the stale ones upstream of them, sources first."""
-    services, user = context.services, context.session.user
+    services = context.services
     _, old = _old_above(tables, bound, context)
     wave: dict[str, MaterializedTable] = {}
     for table in tables:
         wave |= {t.id: t for t in _above(table, context) if t.id in old}
         wave[table.id] = table
     for table in wave.values():
-        require(Action.REFRESH, table, user, services)
+        require_for(Action.REFRESH, table, context)
     steps = [
         _step(table, number, context)
         for number, table in enumerate(wave.values(), start=1)
