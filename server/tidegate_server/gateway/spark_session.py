@@ -82,9 +82,9 @@ def _send(
         pinned=pinned,
         admission=admission,
     )
-    answer = context.services.engine.call(request, on_progress=context.progress)
+    answer = context.engine.call(request, on_progress=context.progress)
     session.catalog, session.schema = answer.current_catalog, answer.current_schema
-    return EngineResult(context.services.engine, answer)
+    return EngineResult(context.engine, answer)
 
 
 def _record_changes(facts: StatementFacts, context: Context) -> None:
@@ -117,7 +117,7 @@ def survey(text: str, context: Context) -> Surveyed:
         user=context.session.user,
         features=context.features,
     )
-    return context.services.engine.call(request)
+    return context.engine.call(request)
 
 
 def _ready_system_tables(text: str, context: Context) -> None:
@@ -134,7 +134,7 @@ def ensure_session(context: Context) -> str:
     :raises ServerError: SESSION_OBJECTS_LOST, once, if there were any; the reason if the statement
         was ended meanwhile.
     """
-    engine, session = context.services.engine, context.session
+    engine, session = context.engine, context.session
     if not engine.ready or session.engine_generation != engine.generation:
         _open(context)
     # An engine may take long to come up; the statement may have been canceled meanwhile.
@@ -143,7 +143,7 @@ def ensure_session(context: Context) -> str:
 
 
 def _open(context: Context) -> None:
-    engine, session = context.services.engine, context.session
+    engine, session = context.engine, context.session
     request = OpenSession(
         session_id=session.session_id,
         settings=spark_settings(session.settings),

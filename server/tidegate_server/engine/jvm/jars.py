@@ -44,12 +44,14 @@ KAFKA = (
     Jar("org.apache.commons", "commons-pool2", "2.12.1"),
 )
 """The jars that STREAM read_kafka needs."""
+CACHE_VARIABLE = "TIDEGATE_CACHE"
+"""The environment variable with the cache directory."""
 _TIMEOUT = 600.0
 
 
 def cache_dir() -> Path:
     """Return the cache directory, by $TIDEGATE_CACHE or $XDG_CACHE_HOME, or below ~/.cache."""
-    if own := os.environ.get("TIDEGATE_CACHE"):
+    if own := os.environ.get(CACHE_VARIABLE):
         return Path(own)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "tidegate" / "jars"

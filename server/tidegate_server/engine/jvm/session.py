@@ -19,7 +19,7 @@ from tidegate_server.core.data_directory import claim
 from tidegate_server.core.messages.requests import EngineOptions
 from tidegate_server.core.model.secrets import SENSITIVE_NAME
 from tidegate_server.core.permissions import umask_for
-from tidegate_server.engine.jvm.jars import cache_dir, resolve_jars
+from tidegate_server.engine.jvm.jars import CACHE_VARIABLE, cache_dir, resolve_jars
 from tidegate_server.engine.jvm.launch import start_jvm
 
 logger = logging.getLogger(__name__)
@@ -75,6 +75,13 @@ class Directories:
     """The engine's directories, below the data directory."""
 
     data: Path
+    elsewhere: Path | None = None
+    """Where spool, logs and temporary files are, unless they are in the data directory."""
+
+    @property
+    def work(self) -> Path:
+        """The directory of the files that no other engine uses."""
+        return self.elsewhere or self.data
 
     @property
     def warehouse(self) -> Path:
@@ -89,27 +96,29 @@ class Directories:
     @property
     def spool(self) -> Path:
         """Results that clients have yet to fetch."""
-        return self.data / "spool"
+        return self.work / "spool"
 
     @property
     def logs(self) -> Path:
         """Logs of engine, Spark and Derby."""
-        return self.data / "logs"
+        return self.work / "logs"
 
     @property
     def scratch(self) -> Path:
         """Shuffle files and other temporary files of the process."""
-        return self.data / "tmp"
+        return self.work / "tmp"
 
     def prepare(self) -> None:
         """Create missing directories; empty spool and scratch, where an earlier process left files.
 
         :raises ServerError: DATA_DIRECTORY if the directory is not Tidegate's.
         """
-        claim(self.data)
+        if self.elsewhere is None:
+            claim(self.data)
+            self.warehouse.mkdir(parents=True, exist_ok=True)
         for temporary in (self.spool, self.scratch):
             shutil.rmtree(temporary, ignore_errors=True)
-        for directory in (self.warehouse, self.spool, self.logs, self.scratch):
+        for directory in (self.spool, self.logs, self.scratch):
             directory.mkdir(parents=True, exist_ok=True)
 
 
@@ -118,8 +127,8 @@ def start_spark(options: EngineOptions, directories: Directories) -> SparkSessio
 
     :raises ServerError: ENGINE_UNAVAILABLE if the Delta jars are unavailable.
     """
-    jars = resolve_jars(options.java_home, kafka=options.kafka)
     _prepare_environment(options)
+    jars = resolve_jars(options.java_home, kafka=options.kafka)
     _write_log_settings(directories.logs)
     # PySpark would also write every failed query to standard error.
     logging.getLogger("SQLQueryContextLogger").disabled = True
@@ -137,6 +146,11 @@ def start_spark(options: EngineOptions, directories: Directories) -> SparkSessio
     return builder.getOrCreate()
 
 
+def umask_of(options: EngineOptions) -> int:
+    """Return the umask of an engine."""
+    return umask_for(group_reads=options.group_reads, group_writes=options.group_writes)
+
+
 def spark_settings(
     options: EngineOptions, directories: Directories, jars: tuple[Path, ...]
 ) -> dict[str, str]:
@@ -151,9 +165,7 @@ def spark_settings(
         # Values of these settings and options are hidden by SET, DESCRIBE, the UI and event logs.
         "spark.redaction.regex": f"(?i){SENSITIVE_NAME}",
         # Hadoop gives files the rights of this mask, whatever that of the process.
-        "spark.hadoop.fs.permissions.umask-mode": (
-            f"{umask_for(group_reads=options.group_reads):03o}"
-        ),
+        "spark.hadoop.fs.permissions.umask-mode": (f"{umask_of(options):03o}"),
         "spark.log.structuredLogging.enabled": "false",
         "spark.scheduler.mode": "FAIR",
         "spark.ui.enabled": "false",
@@ -271,6 +283,8 @@ def _prepare_environment(options: EngineOptions) -> None:
     """Set the environment variables that the JVM launcher reads."""
     if options.java_home:
         os.environ["JAVA_HOME"] = options.java_home
+    if options.cache:
+        os.environ[CACHE_VARIABLE] = options.cache
     if _is_local(options.master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 

@@ -186,7 +186,7 @@ def _admit_executor(table: MaterializedTable, services: Services, *texts: str) -
             user=executor,
             features=features,
         )
-        accesses += services.engine.call(request).accesses
+        accesses += services.engine_of(executor).call(request).accesses
     # A refresh has the texts of views written into its query.
     judge_accesses(accesses, executor, rights, services, besides=table, definers=False)
     return Admission(accesses=accesses, features=features)
