@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,8 +64,12 @@ def resolve_jars(java_home: str = "", *, kafka: bool = False) -> tuple[Path, ...
     :param kafka: whether to include the jars for Kafka.
     :raises ServerError: ENGINE_UNAVAILABLE if a jar is not cached and cannot be fetched.
     """
+    return fetch_jars((*JARS, *KAFKA) if kafka else JARS, java_home)
+
+
+def fetch_jars(jars: Sequence[Jar], java_home: str = "") -> tuple[Path, ...]:
+    """Return the paths of jars in the cache; raises as :func:`resolve_jars`."""
     cache = cache_dir()
-    jars = (*JARS, *KAFKA) if kafka else JARS
     missing = [jar for jar in jars if not (cache / jar.file).exists()]
     if missing:
         cache.mkdir(parents=True, exist_ok=True)

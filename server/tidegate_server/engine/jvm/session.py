@@ -66,6 +66,9 @@ _FEWEST_CACHED = 20
 _CACHED_MINUTES = 10
 """How long Delta caches the newest state of a table after its last use."""
 
+_ADDED = frozenset({"spark.driver.extraJavaOptions", "spark.driver.extraClassPath"})
+"""Settings whose values are added to the engine's own."""
+
 _UNITS = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024**2, "p": 1024**3}
 """Mebibytes in one of Spark's units."""
 
@@ -158,7 +161,7 @@ def spark_settings(
     limit = max(_RESULT_LIMIT_FACTOR * options.direct_bytes, 64 << 20)
     settings = {
         "spark.driver.memory": options.driver_memory,
-        "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars),
+        "spark.driver.extraClassPath": _class_path(options, jars),
         "spark.driver.extraJavaOptions": _java_options(options, directories, jars),
         "spark.driver.maxResultSize": str(limit),
         "spark.local.dir": str(directories.scratch),
@@ -199,8 +202,12 @@ def spark_settings(
     }
     if _is_local(options.master):
         settings.update(_local_settings(options.master))
-    given = {k: v for k, v in options.settings.items() if k != "spark.driver.extraJavaOptions"}
-    return {**settings, **given}
+    return {**settings, **{k: v for k, v in options.settings.items() if k not in _ADDED}}
+
+
+def _class_path(options: EngineOptions, jars: tuple[Path, ...]) -> str:
+    given = options.settings.get("spark.driver.extraClassPath", "")
+    return ":".join([*map(str, jars), *filter(None, [given])])
 
 
 def _is_local(master: str) -> bool:
