@@ -35,7 +35,9 @@ def running_postgres(programs: Path, port: int = 0) -> Iterator[Path]:
         data = directory / "data"
         _run(programs / "initdb", "-D", data, "-U", "tidegate", "-A", "trust", "-N", **as_user)
         options = f"-k {directory} -c fsync=off -c max_connections=200"
-        options += f" -c listen_addresses=127.0.0.1 -p {port}" if port else " -c listen_addresses=''"
+        options += (
+            f" -c listen_addresses=127.0.0.1 -p {port}" if port else " -c listen_addresses=''"
+        )
         start = ("-w", "-l", directory / "log", "-o", options, "start")
         _run(programs / "pg_ctl", "-D", data, *start, **as_user)
         try:
