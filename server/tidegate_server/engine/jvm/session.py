@@ -16,6 +16,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.data_directory import claim
+from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.requests import EngineOptions
 from tidegate_server.core.model.secrets import SENSITIVE_NAME
 from tidegate_server.core.permissions import umask_for
@@ -114,15 +115,30 @@ class Directories:
     def prepare(self) -> None:
         """Create missing directories; empty spool and scratch, where an earlier process left files.
 
-        :raises ServerError: DATA_DIRECTORY if the directory is not Tidegate's.
+        :raises ServerError: DATA_DIRECTORY if the directory is not Tidegate's, or that of another
+            account.
         """
         if self.elsewhere is None:
             claim(self.data)
             self.warehouse.mkdir(parents=True, exist_ok=True)
+        else:
+            self.elsewhere.mkdir(parents=True, exist_ok=True)
+            _require_own(self.elsewhere)
         for temporary in (self.spool, self.scratch):
             shutil.rmtree(temporary, ignore_errors=True)
         for directory in (self.spool, self.logs, self.scratch):
             directory.mkdir(parents=True, exist_ok=True)
+
+
+def _require_own(directory: Path) -> None:
+    """Reject a directory that another account made, to read what is put there."""
+    if directory.lstat().st_uid != os.geteuid():
+        raise error(
+            Code.DATA_DIRECTORY,
+            path=directory,
+            reason="it belongs to another account",
+            hint="Remove it; the engine creates it again.",
+        )
 
 
 def start_spark(options: EngineOptions, directories: Directories) -> SparkSession:
@@ -202,6 +218,9 @@ def spark_settings(
     }
     if _is_local(options.master):
         settings.update(_local_settings(options.master))
+        if not options.alone:
+            # Spark listens on ports, and other engines could connect. Its secret is a new one.
+            settings["spark.authenticate"] = "true"
     return {**settings, **{k: v for k, v in options.settings.items() if k not in _ADDED}}
 
 

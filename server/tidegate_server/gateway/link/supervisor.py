@@ -24,7 +24,7 @@ import pyarrow.flight as flight
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import NO_MEMORY_EXIT, Done, EngineInfo
-from tidegate_server.core.messages.requests import EngineOptions, InspectMemory, Ping, Request
+from tidegate_server.core.messages.requests import A, EngineOptions, InspectMemory, Ping, Request
 from tidegate_server.core.permissions import private_opener
 from tidegate_server.core.sql.redact import redact
 from tidegate_server.gateway.link.accounts import Launch
@@ -210,6 +210,17 @@ class Supervisor:
         self._announce(f"The Spark engine{self._whose} is being replaced. {reason}")
         self._end(process, _REPLACE_SECONDS)
         return True
+
+    def ask(self, request: Request[A]) -> A:
+        """Send a short request to the running engine; its answer is awaited for seconds only.
+
+        :raises ServerError: ENGINE_UNAVAILABLE if there is none or it does not answer.
+        """
+        try:
+            with flight.FlightClient(self.wait(0).location) as client:
+                return ask(client, request, timeout=_PING_SECONDS)
+        except flight.FlightError as problem:
+            raise error(Code.ENGINE_UNAVAILABLE, reason=first_line(problem)) from problem
 
     def is_unused(self) -> bool:
         """Return whether ending the engine would interrupt or lose nothing."""

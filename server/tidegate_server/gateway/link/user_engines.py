@@ -9,7 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ParamSpec
 
 import pyarrow as pa
 
@@ -21,6 +22,8 @@ from tidegate_server.gateway.link.memory import MemoryState, MemoryWatch
 from tidegate_server.gateway.link.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
 
 _STOP_SECONDS = 15.0
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
@@ -40,6 +43,8 @@ class _Running:
     supervisor: Supervisor
     engine: FlightEngine
     memory: MemoryWatch
+    checking: threading.Lock = field(default_factory=threading.Lock)
+    """Held while its memory is being inspected."""
 
 
 class UserEngine:
@@ -183,10 +188,7 @@ class UserEngines:
         for engine in self._engines():
             running = engine.running
             if running is not None and running.supervisor.ready:
-                try:
-                    running.engine.call(request, wait=0)
-                except ServerError as problem:
-                    logger.debug("the engine of %s did not cancel: %s", engine.user, problem)
+                _in_background(_cancel, running.supervisor, request)
 
     def up(self) -> Mapping[str, EngineInfo]:
         """Return the engines that are up by their users."""
@@ -209,7 +211,8 @@ class UserEngines:
         for engine in self._engines():
             running = engine.running
             if running is not None:
-                running.memory.check()
+                if running.checking.acquire(blocking=False):
+                    _in_background(_check, running)
                 if engine.idle_seconds() >= self._idle_timeout:
                     with self._starting:
                         self._retire(engine, f"was not used for {self._idle_timeout:g} s")
@@ -281,3 +284,24 @@ class UserEngines:
         running.supervisor.stop(_STOP_SECONDS)
         self._changed()
         return True
+
+
+def _in_background(work: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> None:
+    """Run what an engine that does not answer must not hold up for the other users."""
+    threading.Thread(
+        target=work, args=arguments, kwargs=named, name="user-engines", daemon=True
+    ).start()
+
+
+def _cancel(supervisor: Supervisor, request: Cancel) -> None:
+    try:
+        supervisor.ask(request)
+    except ServerError as problem:
+        logger.debug("a cancel was not passed on: %s", problem)
+
+
+def _check(running: _Running) -> None:
+    try:
+        running.memory.check()
+    finally:
+        running.checking.release()
