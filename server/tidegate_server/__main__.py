@@ -6,9 +6,10 @@ import argparse
 import difflib
 import errno
 import importlib.util
+import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -38,8 +39,9 @@ NEEDED = (
     "uvicorn",
 )
 
-_FREE_KEYS = ("options", "engine.settings", "login.custom_options")
+_FREE_KEYS = ("options", "engine.settings", "engine.own_settings", "login.custom_options")
 """Sections whose keys contain dots."""
+_USER_SETTING = re.compile(r"engine\.users\.(?P<name>.+?)\.settings\.(?P<setting>.+)")
 
 _UNUSABLE = frozenset(
     {
@@ -198,6 +200,8 @@ def _path(key: str) -> list[str]:
     for free in _FREE_KEYS:
         if key.startswith(f"{free}."):
             return [*free.split("."), key[len(free) + 1 :]]
+    if user := _USER_SETTING.fullmatch(key):
+        return ["engine", "users", user["name"], "settings", user["setting"]]
     return key.split(".")
 
 
@@ -257,7 +261,9 @@ def _is_secret(model: Any, path: list[str]) -> bool:
 
 def _known_keys(model: Any, sections: list[str]) -> list[str]:
     for section in sections:
-        model = model.model_fields[section].annotation
+        fields = getattr(model, "model_fields", None)
+        # A mapping has a section for each name.
+        model = get_args(model)[1] if fields is None else fields[section].annotation
     return sorted(model.model_fields)
 
 

@@ -171,3 +171,31 @@ def test_a_file_that_others_can_read_is_refused(secret_file: Path, rights: int) 
         load_config(None, {"store": {"url": {"file": str(secret_file)}}})
     assert f"chmod 600 {secret_file}" in str(caught.value)
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("engine", "told"),
+    [
+        ({"launcher": ["sudo", "{account}"]}, "engine.launcher has no effect without engine.share"),
+        ({"users": {"ann": {}}}, "engine.users has no effect without engine.share"),
+        ({"own_settings": {}, "max_engines": 2}, "engine.own_settings, engine.max_engines has no"),
+        ({"share": "user", "account": "tg-{user}"}, "engine.account has no effect without"),
+        ({"share": "user", "account": "one", "launcher": ["{account}"]}, "must contain {user}"),
+        ({"share": "user", "launcher": ["sudo"]}, "engine.launcher must contain {account}"),
+        ({"share": "user", "launcher": ["{account}"]}, "needs engine.group_reads = true"),
+    ],
+)
+def test_a_key_about_engines_of_users_without_effect_is_told(
+    engine: dict[str, object], told: str
+) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Config.model_validate({"engine": engine})
+    assert told in str(caught.value)
+
+
+def test_settings_of_a_user_may_be_references(secret_file: Path) -> None:
+    key = "spark.hadoop.fs.s3a.secret.key"
+    users = {"ann.b": {"settings": {key: {"file": str(secret_file)}}}}
+    config = Config.model_validate({"engine": {"share": "user", "users": users}})
+    assert config.engine.users["ann.b"].settings[key] == secret_file.read_text().strip()
+    assert secret_file.read_text().strip() not in repr(config)

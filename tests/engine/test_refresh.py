@@ -328,7 +328,12 @@ def test_creating_again_is_harmless_and_another_id_is_refused(make: Make, sessio
 def test_properties_are_set_and_a_refresh_does_not_lose_them(make: Make, session: Session) -> None:
     mt = make("SELECT k FROM t")
     properties = {"tidegate.note": "it's \\ ok"}
-    assert session.client.call(SetTableProperties(name=mt.name, properties=properties)) == Done()
+    assert (
+        session.client.call(
+            SetTableProperties(name=mt.name, table_id=mt.created.table_id, properties=properties)
+        )
+        == Done()
+    )
     mt.refresh()
     shown = dict(session.rows("SHOW TBLPROPERTIES mt"))
     assert shown["tidegate.note"] == "it's \\ ok"

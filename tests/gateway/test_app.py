@@ -6,6 +6,7 @@ import json
 import socket
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,7 +14,12 @@ from pathlib import Path
 import pytest
 
 import tidegate
-from tidegate_server.core.config import Config, EngineSection, ServerSection
+from tidegate_server.core.config import (
+    Config,
+    EngineSection,
+    EngineUserSection,
+    ServerSection,
+)
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.gateway.app import Gateway
@@ -100,6 +106,69 @@ def test_an_open_address_without_authentication_is_refused(tmp_path: Path) -> No
     with pytest.raises(ServerError) as caught:
         build(tmp_path, host="0.0.0.0")
     assert caught.value.code == "INSECURE_ADDRESS"
+
+
+@pytest.mark.parametrize(
+    ("settings", "shared"),
+    [
+        ({}, False),
+        ({"spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:;databaseName=m"}, False),
+        ({"spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby://host:1527/m"}, True),
+        ({"spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:postgresql://db/m"}, True),
+        ({"spark.hadoop.hive.metastore.uris": "thrift://host:9083"}, True),
+    ],
+)
+def test_engines_of_users_need_a_metastore_that_all_can_open(
+    tmp_path: Path, settings: dict[str, str], shared: bool
+) -> None:
+    config = Config(data=tmp_path, engine=EngineSection(share="user", settings=settings))
+    if shared:
+        Gateway(config, java_home=tmp_path)
+        return
+    with pytest.raises(ServerError) as caught:
+        Gateway(config, java_home=tmp_path)
+    assert caught.value.code == "METASTORE_NOT_SHARED"
+    assert "engine.share = user" in caught.value.message
+
+
+def test_a_secret_in_a_users_java_options_is_refused(tmp_path: Path) -> None:
+    options = {"spark.driver.extraJavaOptions": "-Dx.password=hush"}
+    settings = {"spark.hadoop.hive.metastore.uris": "thrift://host:9083"}
+    users = {"ann": EngineUserSection(settings=options)}
+    config = Config(
+        data=tmp_path, engine=EngineSection(share="user", settings=settings, users=users)
+    )
+    with pytest.raises(ServerError) as caught:
+        Gateway(config, java_home=tmp_path)
+    assert caught.value.code == "SECRET_EXPOSED"
+    assert "hush" not in str(caught.value)
+
+
+def test_users_have_engines_of_their_own(tmp_path: Path) -> None:
+    settings = {"spark.hadoop.hive.metastore.uris": "thrift://host:9083"}
+    config = Config(
+        data=tmp_path,
+        server=ServerSection(port=0),
+        engine=EngineSection(share="user", settings=settings, start_timeout=60),
+    )
+    command = [sys.executable, str(FAKE_ENGINE)]
+    with Gateway(config, java_home=tmp_path, engine_command=command) as gateway:
+        for user in ("ann", "bob"):
+            with (
+                closing(
+                    tidegate.connect(host=gateway.host, port=gateway.port, user=user)
+                ) as connection,
+                closing(connection.cursor()) as cursor,
+            ):
+                cursor.execute("SELECT n FROM numbers")
+                assert len(cursor.fetchall()) == 9
+        engines = {user: info.pid for user, info in gateway.user_engines.items()}
+        told = json.loads(json.dumps(describe(gateway, gateway.engine_info)))
+        assert {user: found["pid"] for user, found in told["engines"].items()} == engines
+        assert engines.keys() == {"ann", "bob"}
+        assert len({*engines.values(), told["engine"]["pid"]}) == 3
+        body = urllib.request.urlopen(f"http://127.0.0.1:{gateway.http_port}/metrics").read()
+        assert b'tidegate_user_engine_up{user="ann"} 1.0' in body
 
 
 def test_what_is_told_about_a_gateway_is_plain_json(tmp_path: Path) -> None:

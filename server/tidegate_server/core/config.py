@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
@@ -28,7 +27,7 @@ from pydantic_settings import (
 
 from tidegate_server.core.model.privileges import PUBLIC_ROLE
 from tidegate_server.core.model.zones import LOCAL_ZONE, SESSION_ZONE, UNSET, parse_zone
-from tidegate_server.core.permissions import exposure
+from tidegate_server.core.secret_references import KINDS, Secret
 
 SCHEDULER_OPTIONS = "workflow-scheduler."
 """Prefix of the options that only the server sets, and passes to its scheduler."""
@@ -40,46 +39,6 @@ REDACTION_KEY = "spark.redaction.regex"
 
 _PREFIX = "TIDEGATE_"
 FLINKS_SECTIONS = ("workflow-scheduler", "table", "materialized-table")
-
-
-_REFERENCES = ("file", "env")
-
-
-def _resolve(value: Any) -> Any:
-    """Return the text that ``{ file = "…" }`` or ``{ env = "…" }`` refers to; other values as is.
-
-    :raises ValueError: if there is none, or if other users can read the file.
-    """
-    if not isinstance(value, dict):
-        return value
-    [(kind, name), *more] = value.items() or [("", "")]
-    if more or kind not in _REFERENCES or not isinstance(name, str) or not name:
-        raise ValueError('expected a text, { file = "path" } or { env = "NAME" }')
-    return _variable(name) if kind == "env" else _content(Path(name))
-
-
-def _variable(name: str) -> str:
-    value = os.environ.get(name)
-    if value is None:
-        raise ValueError(f"the environment variable {name} is not set")
-    return value
-
-
-def _content(path: Path) -> str:
-    try:
-        exposed = exposure(path)
-        text = path.read_text("utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not text in UTF-8") from None
-    except OSError as problem:
-        raise ValueError(f"{path} cannot be read: {problem.strerror}") from None
-    if exposed is not None:
-        raise ValueError(exposed)
-    return text.removesuffix("\n").removesuffix("\r")
-
-
-Secret = Annotated[str, BeforeValidator(_resolve)]
-"""A text that may be written as a reference to a file or to an environment variable."""
 
 
 class _Section(BaseModel):
@@ -259,6 +218,13 @@ class ProxySection(_Section):
     """Allowed client addresses and networks; none means any."""
 
 
+class EngineUserSection(_Section):
+    """What the engine of one user gets."""
+
+    settings: dict[str, Secret] = Field(default_factory=dict, repr=False)
+    """Spark settings of this user's engine alone, such as storage credentials."""
+
+
 class EngineSection(_Section):
     """The Spark side."""
 
@@ -279,6 +245,21 @@ class EngineSection(_Section):
     spool_quota: Annotated[int, Field(ge=1 << 20)] = 64 << 30
     spool_quota_per_user: Annotated[int, Field(ge=0)] = 0
     """Bytes of the spool that the results of one login may take; 0 means all of them."""
+    share: Literal["gateway", "user"] = "gateway"
+    """Who shares an engine process: all users of the gateway, or the sessions of one user."""
+    users: dict[str, EngineUserSection] = Field(default_factory=dict, repr=False)
+    """What the engines of users get beyond ``settings``, by user name."""
+    own_settings: dict[str, Secret] = Field(default_factory=dict, repr=False)
+    """Spark settings of the gateway's own engine alone, which no user's engine gets."""
+    idle_timeout: Annotated[float, Field(gt=0)] = 900.0
+    """Seconds after which a user's engine that is not used ends."""
+    max_engines: Annotated[int, Field(ge=1)] = 8
+    """Engines of users that run at the same time."""
+    launcher: tuple[str, ...] = ()
+    """Words before the command of a user's engine, with ``{account}`` in them; none starts it
+    under the gateway's account."""
+    account: str = "{user}"
+    """The account of the system that a user's engine runs under, with ``{user}`` in it."""
 
 
 class SchedulerSection(_Section):
@@ -452,6 +433,27 @@ class Config(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _separate_engines(self) -> Config:
+        """Check the keys about engines of users, which have no effect without them."""
+        engine = self.engine
+        keys = ("users", "own_settings", "idle_timeout", "max_engines", "launcher", "account")
+        given = [f"engine.{key}" for key in keys if key in engine.model_fields_set]
+        if given and engine.share == "gateway":
+            raise ValueError(f'{", ".join(given)} has no effect without engine.share = "user"')
+        if "account" in engine.model_fields_set and not engine.launcher:
+            raise ValueError("engine.account has no effect without engine.launcher")
+        if "{user}" not in engine.account:
+            raise ValueError("engine.account must contain {user}")
+        if engine.launcher and not any("{account}" in word for word in engine.launcher):
+            raise ValueError("engine.launcher must contain {account}")
+        if engine.launcher and not engine.group_reads:
+            raise ValueError(
+                "engine.launcher needs engine.group_reads = true: the accounts of engines read "
+                "the data directory as members of its group"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _valid_redaction(self) -> Config:
         """Check that the gateway can apply the pattern that hides secrets."""
         try:
@@ -498,7 +500,7 @@ class Config(BaseSettings):
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Yield a setting, or all within a section, under names with dots and as texts."""
-    if isinstance(value, dict) and len(value) == 1 and set(value) <= set(_REFERENCES):
+    if isinstance(value, dict) and len(value) == 1 and set(value) <= set(KINDS):
         yield name, value
     elif isinstance(value, dict):
         for key, inner in value.items():

@@ -20,7 +20,7 @@ FORMAT_VERSION = 1
 
 _KIND = "tidegate data directory"
 _LOCK, _STORE = "gateway.lock", "store.db"
-_ENGINES = frozenset({"warehouse", "metastore", "spool", "logs", "tmp"})
+_ENGINES = frozenset({"warehouse", "metastore", "spool", "logs", "tmp", "engines"})
 _GATEWAYS = frozenset({_LOCK, _STORE, f"{_STORE}-wal", f"{_STORE}-shm", "metastore.msgpack"})
 AUDIT_DIRECTORY = "audit"
 """Directory of the audit log, within the data directory."""
@@ -91,6 +91,22 @@ def restrict_access(data: Path, *, group_reads: bool) -> list[str]:
                 f"({problem.strerror}): chmod {mode} {shlex.quote(str(path))}"
             )
     return warnings
+
+
+def open_to_engines(data: Path) -> None:
+    """Let engines of other accounts, as members of the directory's group, work in it.
+
+    They can read the system tables, and create schemas and their own working directories. They
+    cannot rename or remove what another account created.
+
+    :raises OSError: if a directory belongs to another user.
+    """
+    group = data.stat().st_gid
+    for name, mode in (("warehouse", 0o1770), ("engines", 0o1770), ("system", 0o2750)):
+        directory = data / name
+        directory.mkdir(exist_ok=True)
+        os.chown(directory, -1, group)
+        directory.chmod(mode)
 
 
 def _read(data: Path) -> Mark | None:

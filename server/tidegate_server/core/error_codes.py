@@ -487,6 +487,20 @@ class Code(Enum):
         "s3a://bucket/warehouse, or engine.shared_data = true if the data directory is mounted at "
         "the same path on all of them.",
     )
+    METASTORE_NOT_SHARED = ErrorSpec(
+        "55000",
+        "With engine.share = user several engines open the metastore, and the embedded Derby "
+        "database can be opened by one only.",
+        "Set engine.settings.spark.hadoop.hive.metastore.uris to a metastore service, or "
+        "engine.settings.spark.hadoop.javax.jdo.option.ConnectionURL to a database server such as "
+        "PostgreSQL.",
+    )
+    ENGINE_ACCOUNT = ErrorSpec(
+        "28000",
+        "The engine of user {user} cannot run under the account {account}: {reason}.",
+        "engine.account and engine.launcher say under which account it runs; see Security in the "
+        "manual for what such an account needs.",
+    )
     ENGINE_UNAVAILABLE = ErrorSpec(
         "08006",
         "The Spark engine is not available: {reason}.",

@@ -13,8 +13,10 @@ _OTHERS = 0o007
 _PRIVATE = stat.S_IRUSR | stat.S_IWUSR
 
 
-def umask_for(*, group_reads: bool) -> int:
+def umask_for(*, group_reads: bool, group_writes: bool = False) -> int:
     """Return the umask of the server's processes."""
+    if group_writes:
+        return 0o007
     return 0o027 if group_reads else 0o077
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -14,11 +15,16 @@ from tidegate_server.core.errors import ServerError
 from tidegate_server.core.logs import JsonLines, PrivateLogFile
 from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.core.messages.requests import EngineOptions
-from tidegate_server.core.permissions import umask_for
 from tidegate_server.engine.gate.gate import install_gate
 from tidegate_server.engine.jvm.memory import end_without_memory
 from tidegate_server.engine.jvm.references import freeze_references
-from tidegate_server.engine.jvm.session import Directories, start_spark, warm_up, warm_up_more
+from tidegate_server.engine.jvm.session import (
+    Directories,
+    start_spark,
+    umask_of,
+    warm_up,
+    warm_up_more,
+)
 from tidegate_server.engine.lifetime import Lifetime
 from tidegate_server.engine.results.spool import Spool
 from tidegate_server.engine.results.store import ResultStore
@@ -35,8 +41,9 @@ def main() -> None:
     lifetime.handle_signals()
     pipe = sys.stdin.buffer
     options = msgspec.json.decode(pipe.readline(), type=EngineOptions)
-    os.umask(umask_for(group_reads=options.group_reads))
-    directories = Directories(Path(options.data).resolve())
+    os.umask(umask_of(options))
+    elsewhere = Path(options.work) if options.work else None
+    directories = Directories(Path(options.data).resolve(), elsewhere)
     try:
         directories.prepare()
     except ServerError as error:
@@ -73,18 +80,27 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
         pid=os.getpid(),
         jvm_pid=int(spark.sparkContext._gateway.proc.pid),
     )
-    service = Service(spark, results, DeltaFormat(spark), info)
-    Path(options.socket).unlink(missing_ok=True)
+    service = Service(spark, results, DeltaFormat(spark), info, alone=options.alone)
+    socket = Path(options.socket)
+    # The gateway has made it, unless this is another account's engine.
+    socket.parent.mkdir(exist_ok=True)
+    socket.unlink(missing_ok=True)
     server = EngineServer(options.socket, service)
     lifetime.on_end(spark.stop)
     lifetime.on_end(server.shutdown)
     lifetime.on_end(service.close)
-    lifetime.on_end(lambda: Path(options.socket).unlink(missing_ok=True))
+    lifetime.on_end(lambda: _remove_socket(socket))
     threading.Thread(
         target=warm_up_more, args=(spark, directories.scratch), name="warm-up", daemon=True
     ).start()
     freeze_references()
     logger.info("ready on %s, JVM %d", options.socket, info.jvm_pid)
+
+
+def _remove_socket(socket: Path) -> None:
+    socket.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # the gateway may have removed it, or will
+        socket.parent.rmdir()
 
 
 def _log_to(directory: Path) -> None:

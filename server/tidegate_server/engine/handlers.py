@@ -112,6 +112,7 @@ from tidegate_server.engine.refresh.rollback import roll_back
 from tidegate_server.engine.refresh.run import refresh
 from tidegate_server.engine.refresh.verify import verify
 from tidegate_server.engine.results.store import ResultStore
+from tidegate_server.engine.session.file_changes import FileChanges
 from tidegate_server.engine.session.operations import Operation, Operations
 from tidegate_server.engine.session.sessions import Child, Sessions, apply_settings
 from tidegate_server.engine.session.settings import check_settings
@@ -160,15 +161,20 @@ class Handlers:
         operations: Operations,
         info: EngineInfo,
         at_work: Callable[[], int],
+        *,
+        alone: bool = True,
     ) -> None:
-        """``at_work`` returns the number of requests in progress."""
+        """``at_work`` returns the number of requests in progress.
+
+        ``alone`` says whether no other engine changes the tables.
+        """
         self._spark = spark
         self._tables = tables
         self._results = results
         self._operations = operations
         self._info = info
         self._at_work = at_work
-        self._sessions = Sessions(spark)
+        self._sessions = Sessions(spark, FileChanges(alone=alone))
         self._metastore = Metastore(spark)
         self._owners = Owners(spark)
         self._memory = JvmMemory(spark)

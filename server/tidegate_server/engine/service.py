@@ -35,14 +35,27 @@ class Service:
     """
 
     def __init__(
-        self, spark: SparkSession, results: ResultStore, tables: TableFormat, info: EngineInfo
+        self,
+        spark: SparkSession,
+        results: ResultStore,
+        tables: TableFormat,
+        info: EngineInfo,
+        *,
+        alone: bool = True,
     ) -> None:
+        """``alone`` says whether no other engine changes the tables."""
         self.results = results
         self._operations = Operations(spark)
         self._lock = threading.Lock()
         self._at_work = 0
         self._handlers = Handlers(
-            spark, tables, results, self._operations, info, at_work=lambda: self._at_work
+            spark,
+            tables,
+            results,
+            self._operations,
+            info,
+            at_work=lambda: self._at_work,
+            alone=alone,
         )
         self._spark = spark
         self._work = self._pool(_WORKERS, "work")

@@ -18,7 +18,6 @@ from tidegate_server.core.data_directory import AUDIT_DIRECTORY, claim
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Done, EngineInfo
 from tidegate_server.core.messages.requests import (
-    EngineOptions,
     RegisterSystemTable,
     ReleaseOwners,
     Request,
@@ -27,6 +26,7 @@ from tidegate_server.core.messages.requests import (
 from tidegate_server.core.model.clock import Clock, SystemClock, new_id
 from tidegate_server.core.model.names import DEFAULT_CATALOG, SYSTEM_SCHEMA, TableName
 from tidegate_server.core.model.runs import RefreshRun
+from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.versions import Source
 from tidegate_server.gateway.audit.log import build_audit_log
 from tidegate_server.gateway.auth.access import UNCHECKED, build_access, check_exposure
@@ -42,11 +42,10 @@ from tidegate_server.gateway.command.dispatch import prepare
 from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.information_schema.tables import SystemTables
 from tidegate_server.gateway.link.cluster import check_cluster_storage
-from tidegate_server.gateway.link.flight import FlightEngine
+from tidegate_server.gateway.link.engines import Engines, check_metastore
 from tidegate_server.gateway.link.lock import DataDirectoryLock
 from tidegate_server.gateway.link.memory import CHECK_SECONDS as MEMORY_SECONDS
-from tidegate_server.gateway.link.memory import MemoryWatch
-from tidegate_server.gateway.link.supervisor import ENGINE_COMMAND, Supervisor
+from tidegate_server.gateway.link.supervisor import ENGINE_COMMAND
 from tidegate_server.gateway.observability.metrics import Metrics
 from tidegate_server.gateway.observability.runs import observe_refreshes
 from tidegate_server.gateway.options import check_server_options
@@ -120,7 +119,13 @@ class Gateway:
             )
         self.data = config.data.resolve()
         engine = config.engine
-        check_java_options(engine.settings)
+        users = (user.settings for user in engine.users.values())
+        for settings in (engine.settings, engine.own_settings, *users):
+            check_java_options(settings)
+        if engine.share == "user":
+            check_metastore(engine.settings)
+            if config.server.auth in UNCHECKED:
+                logger.warning("engine.share = user but authentication is off: set server.auth")
         check_cluster_storage(
             engine.master, engine.settings, self.data, shared_data=engine.shared_data
         )
@@ -135,24 +140,17 @@ class Gateway:
         self._announce = announce
         self._lock = DataDirectoryLock(self.data)
         self._database = Database(config.store_url)
-        self._supervisor = Supervisor(
-            _engine_options(config, java_home),
-            logs=self.data / "logs",
-            start_timeout=config.engine.start_timeout,
+        catalog = SqlCatalog(self._database)
+        self._engines = Engines(
+            config,
+            engine_settings(config),
+            java_home=java_home,
+            command=engine_command,
             announce=announce,
             prepare=self._preparations,
-            command=engine_command,
-            hidden=config.secret_variables,
+            executor_of=lambda table_id: _executor(catalog.by_id(table_id)),
         )
-        self._engine = FlightEngine(self._supervisor)
-        self._memory = MemoryWatch(
-            self._engine,
-            replace=lambda reason: self._supervisor.replace(
-                reason, lambda: self._engine.in_flight == 0
-            ),
-            announce=announce,
-        )
-        catalog = SqlCatalog(self._database)
+        self._supervisor, self._engine = self._engines.own, self._engines.engine
         ledger = SqlLedger(self._database)
         server_id = f"{socket.gethostname()}-{secrets.token_hex(4)}"
         metrics = Metrics()
@@ -266,7 +264,8 @@ class Gateway:
             audit=self._audit,
             privileges=SqlPrivileges(self._database),
             store=self._database,
-            memory=self._memory,
+            memory=self._engines.memory,
+            user_engines=self._engines.users,
         )
         self._services = services
         kept = MetadataCacheFile(self.data / "metastore.msgpack")
@@ -296,18 +295,18 @@ class Gateway:
                 # Before the first statement arrives, which might be changing a workflow itself.
                 self._realign_workflows()
             self._snapshot.load()
-            stack.callback(self._engine.close)
+            stack.callback(self._engines.close)
             # These threads stop after the engine, because one may be waiting for its answer.
             watch = StoreWatch(self._database, self._announce)
             stack.enter_context(_Repeat(watch.check, CHECK_SECONDS, "store-watch"))
-            memory = _Repeat(self._memory.check, MEMORY_SECONDS, "engine-memory")
+            memory = _Repeat(self._engines.check, MEMORY_SECONDS, "engine-memory")
             stack.enter_context(memory)
             for courier in self._couriers:
                 courier.start()
                 stack.callback(courier.close)
             refreshes_ended = threading.Event()
             stack.callback(refreshes_ended.wait, _REFRESH_PATIENCE)
-            stack.callback(self._supervisor.stop)
+            stack.callback(self._engines.stop)
             stack.callback(self._close_scheduler, refreshes_ended)
             self._maintenance.open()
             stack.callback(self._maintenance.close)
@@ -322,7 +321,7 @@ class Gateway:
                     self._alerts.check_lag, self.config.alerts.lag_interval, "lag-alerts"
                 )
                 stack.enter_context(lag_check)
-            self._supervisor.start()
+            self._engines.start()
             self._stack = stack.pop_all()
         return self
 
@@ -345,13 +344,27 @@ class Gateway:
         """The number of the current engine of this gateway, from 1."""
         return self._supervisor.generation
 
+    @property
+    def engine_info(self) -> EngineInfo | None:
+        """The gateway's own engine; None while none is up."""
+        return self._supervisor.info
+
+    @property
+    def user_engines(self) -> Mapping[str, EngineInfo]:
+        """The engines of users that are up, by user name."""
+        return {} if self._engines.users is None else self._engines.users.up()
+
+    def on_user_engines(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` after a user's engine has come up or was ended."""
+        self._engines.on_change(callback)
+
     def on_engine_ready(self, callback: Callable[[EngineInfo], None]) -> None:
         """Call ``callback`` whenever an engine is ready, after the gateway's own callback."""
         self._supervisor.on_ready(callback)
 
     def hurry(self) -> None:
         """Make a stop in progress finish without waiting."""
-        self._supervisor.hurry()
+        self._engines.hurry()
 
     def _refresh_ended(self, run: RefreshRun) -> None:
         self._alerts.refresh_ended(run)
@@ -486,20 +499,8 @@ class Gateway:
         self._refresher.close()
 
 
-def _engine_options(config: Config, java_home: Path) -> EngineOptions:
-    return EngineOptions(
-        socket="",
-        data=str(config.data.resolve()),
-        master=config.engine.master,
-        driver_memory=config.engine.driver_memory,
-        java_home=str(java_home),
-        direct_bytes=config.engine.direct_bytes,
-        spool_quota=config.engine.spool_quota,
-        spool_quota_per_user=config.engine.spool_quota_per_user,
-        kafka=config.engine.kafka,
-        group_reads=config.engine.group_reads,
-        settings=engine_settings(config),
-    )
+def _executor(table: MaterializedTable | None) -> str | None:
+    return None if table is None else table.executor
 
 
 class _Listener:

@@ -14,6 +14,7 @@ from tidegate_server.gateway.audit.record import Record
 from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.link.memory import MemoryWatch
+from tidegate_server.gateway.link.user_engines import UserEngines
 from tidegate_server.gateway.observability.metrics import Metrics
 from tidegate_server.gateway.runs.background import Background
 from tidegate_server.gateway.runs.waves import Waves
@@ -36,6 +37,7 @@ class Services:
     ledger: Ledger
     scheduler: WorkflowScheduler
     engine: Engine
+    """Runs the gateway's own requests, and those about a table in its executor's engine."""
     run_refresh: RunRefresh
     waves: Waves
     cancel_refresh: Callable[[str], bool]
@@ -54,6 +56,14 @@ class Services:
     """The health of the store; None if definitions are kept in memory."""
     memory: MemoryWatch | None = None
     """The memory of the engine; None if it is not watched."""
+    user_engines: UserEngines | None = None
+    """The engines of users; None if all share the gateway's."""
+
+    def engine_of(self, user: str) -> Engine:
+        """Return the engine that runs what a user asks for."""
+        if self.user_engines is None or not user:
+            return self.engine
+        return self.user_engines.of(user)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,6 +106,11 @@ class Context:
     """What the audit log says about the statement; privilege checks add its objects."""
     require_wanted: Callable[[], None] = lambda: None
     """Raises the reason once a client or a timeout has ended the statement."""
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the session's user."""
+        return self.services.engine_of(self.session.user)
 
     def warn(self, text: str) -> None:
         """Warn the user; the statement continues."""

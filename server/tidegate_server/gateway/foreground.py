@@ -18,7 +18,7 @@ from types import FrameType
 import msgspec
 
 from tidegate._version import __version__
-from tidegate_server.core.data_directory import claim, restrict_access
+from tidegate_server.core.data_directory import claim, open_to_engines, restrict_access
 from tidegate_server.core.logs import logging_to
 from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.core.permissions import umask_for
@@ -49,12 +49,15 @@ def run(
         stack.callback(os.umask, os.umask(umask_for(group_reads=group_reads)))
         claim(gateway.data)  # before any log is written there
         warnings = restrict_access(gateway.data, group_reads=group_reads)
+        if gateway.config.engine.launcher:
+            open_to_engines(gateway.data)
         stack.enter_context(logging_to(gateway.data / "logs", gateway.config.logging))
         for warning in (*warnings, *exposed_files(gateway.config)):
             logger.warning("%s", warning)
             say(f"Warning: {warning}")
         stack.enter_context(_signals(stop, gateway, say))
         gateway.on_engine_ready(lambda info: _engine_ready(gateway, info, say, ready_file))
+        gateway.on_user_engines(lambda: _write(ready_file, describe(gateway, gateway.engine_info)))
         stack.enter_context(gateway)
         auth = gateway.config.server.auth
         say(f"Tidegate {__version__} listening on {gateway.address} (HiveServer2, auth {auth})")
@@ -81,6 +84,7 @@ def describe(gateway: Gateway, info: EngineInfo | None) -> Mapping[str, object]:
         "http_port": gateway.http_port,
         "pid": os.getpid(),
         "engine": engine,
+        "engines": msgspec.to_builtins(gateway.user_engines),
     }
 
 

@@ -86,9 +86,9 @@ def _send(
         admission=admission,
         plan_id=plan_id,
     )
-    answer = context.services.engine.call(request, on_progress=context.progress)
+    answer = context.engine.call(request, on_progress=context.progress)
     session.catalog, session.schema = answer.current_catalog, answer.current_schema
-    return EngineResult(context.services.engine, answer)
+    return EngineResult(context.engine, answer)
 
 
 def _record_changes(facts: StatementFacts, context: Context) -> None:
@@ -121,7 +121,7 @@ def survey(text: str, context: Context) -> Surveyed:
         user=context.session.user,
         features=context.features,
     )
-    return context.services.engine.call(request)
+    return context.engine.call(request)
 
 
 def _ready_system_tables(text: str, context: Context) -> None:
@@ -138,7 +138,7 @@ def ensure_session(context: Context) -> str:
     :raises ServerError: SESSION_OBJECTS_LOST, once, if there were any; the reason if the statement
         was ended meanwhile.
     """
-    engine, session = context.services.engine, context.session
+    engine, session = context.engine, context.session
     if not engine.ready or session.engine_generation != engine.generation:
         _open(context)
     # An engine may take long to come up; the statement may have been canceled meanwhile.
@@ -147,7 +147,7 @@ def ensure_session(context: Context) -> str:
 
 
 def _open(context: Context) -> None:
-    engine, session = context.services.engine, context.session
+    engine, session = context.engine, context.session
     request = OpenSession(
         session_id=session.session_id,
         settings=spark_settings(session.settings),

@@ -244,7 +244,7 @@ def test_functions_are_none_before_an_engine_was_up() -> None:
     snapshot, engine, _ = make()
     engine.ready = False
     assert snapshot.functions() == ()
-    assert snapshot.temporary_functions("s") == ()
+    assert snapshot.temporary_functions("s", engine) == ()
 
 
 def test_functions_are_asked_for_again_after_a_change() -> None:

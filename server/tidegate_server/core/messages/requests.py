@@ -71,6 +71,15 @@ class EngineOptions:
     kafka: bool = False
     group_reads: bool = False
     """Whether the group of the server's user may read the tables."""
+    group_writes: bool = False
+    """Whether the group of the engine's account may read and write all that the engine creates."""
+    work: str = ""
+    """Directory of spool, logs and temporary files; empty for the data directory, which is then
+    the engine's own."""
+    cache: str = ""
+    """Directory of the jars; empty for that of the engine's environment."""
+    alone: bool = True
+    """Whether no other engine changes the tables."""
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -233,6 +242,7 @@ class SetTableProperties(Request[Done]):
     """Change table properties of a materialized table's storage."""
 
     name: TableName
+    table_id: str
     properties: Mapping[str, str]
 
 

@@ -278,6 +278,11 @@ class MaterializedTable:
         return self.storage_table or self.name
 
     @property
+    def executor(self) -> str:
+        """The user with whose privileges refreshes run."""
+        return self.definition.execute_as or self.owner
+
+    @property
     def quarantine(self) -> TableName | None:
         """The view of quarantined rows; None if there never are any."""
         return quarantine_name(self.name) if self.definition.quarantining else None

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,12 +45,14 @@ KAFKA = (
     Jar("org.apache.commons", "commons-pool2", "2.12.1"),
 )
 """The jars that STREAM read_kafka needs."""
+CACHE_VARIABLE = "TIDEGATE_CACHE"
+"""The environment variable with the cache directory."""
 _TIMEOUT = 600.0
 
 
 def cache_dir() -> Path:
     """Return the cache directory, by $TIDEGATE_CACHE or $XDG_CACHE_HOME, or below ~/.cache."""
-    if own := os.environ.get("TIDEGATE_CACHE"):
+    if own := os.environ.get(CACHE_VARIABLE):
         return Path(own)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "tidegate" / "jars"
@@ -61,8 +64,12 @@ def resolve_jars(java_home: str = "", *, kafka: bool = False) -> tuple[Path, ...
     :param kafka: whether to include the jars for Kafka.
     :raises ServerError: ENGINE_UNAVAILABLE if a jar is not cached and cannot be fetched.
     """
+    return fetch_jars((*JARS, *KAFKA) if kafka else JARS, java_home)
+
+
+def fetch_jars(jars: Sequence[Jar], java_home: str = "") -> tuple[Path, ...]:
+    """Return the paths of jars in the cache; raises as :func:`resolve_jars`."""
     cache = cache_dir()
-    jars = (*JARS, *KAFKA) if kafka else JARS
     missing = [jar for jar in jars if not (cache / jar.file).exists()]
     if missing:
         cache.mkdir(parents=True, exist_ok=True)

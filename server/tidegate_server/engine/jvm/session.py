@@ -16,10 +16,11 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.data_directory import claim
+from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.requests import EngineOptions
 from tidegate_server.core.model.secrets import SENSITIVE_NAME
 from tidegate_server.core.permissions import umask_for
-from tidegate_server.engine.jvm.jars import cache_dir, resolve_jars
+from tidegate_server.engine.jvm.jars import CACHE_VARIABLE, cache_dir, resolve_jars
 from tidegate_server.engine.jvm.launch import start_jvm
 
 logger = logging.getLogger(__name__)
@@ -66,6 +67,9 @@ _FEWEST_CACHED = 20
 _CACHED_MINUTES = 10
 """How long Delta caches the newest state of a table after its last use."""
 
+_ADDED = frozenset({"spark.driver.extraJavaOptions", "spark.driver.extraClassPath"})
+"""Settings whose values are added to the engine's own."""
+
 _UNITS = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024**2, "p": 1024**3}
 """Mebibytes in one of Spark's units."""
 
@@ -75,6 +79,13 @@ class Directories:
     """The engine's directories, below the data directory."""
 
     data: Path
+    elsewhere: Path | None = None
+    """Where spool, logs and temporary files are, unless they are in the data directory."""
+
+    @property
+    def work(self) -> Path:
+        """The directory of the files that no other engine uses."""
+        return self.elsewhere or self.data
 
     @property
     def warehouse(self) -> Path:
@@ -89,28 +100,45 @@ class Directories:
     @property
     def spool(self) -> Path:
         """Results that clients have yet to fetch."""
-        return self.data / "spool"
+        return self.work / "spool"
 
     @property
     def logs(self) -> Path:
         """Logs of engine, Spark and Derby."""
-        return self.data / "logs"
+        return self.work / "logs"
 
     @property
     def scratch(self) -> Path:
         """Shuffle files and other temporary files of the process."""
-        return self.data / "tmp"
+        return self.work / "tmp"
 
     def prepare(self) -> None:
         """Create missing directories; empty spool and scratch, where an earlier process left files.
 
-        :raises ServerError: DATA_DIRECTORY if the directory is not Tidegate's.
+        :raises ServerError: DATA_DIRECTORY if the directory is not Tidegate's, or that of another
+            account.
         """
-        claim(self.data)
+        if self.elsewhere is None:
+            claim(self.data)
+            self.warehouse.mkdir(parents=True, exist_ok=True)
+        else:
+            self.elsewhere.mkdir(parents=True, exist_ok=True)
+            _require_own(self.elsewhere)
         for temporary in (self.spool, self.scratch):
             shutil.rmtree(temporary, ignore_errors=True)
-        for directory in (self.warehouse, self.spool, self.logs, self.scratch):
+        for directory in (self.spool, self.logs, self.scratch):
             directory.mkdir(parents=True, exist_ok=True)
+
+
+def _require_own(directory: Path) -> None:
+    """Reject a directory that another account made, to read what is put there."""
+    if directory.lstat().st_uid != os.geteuid():
+        raise error(
+            Code.DATA_DIRECTORY,
+            path=directory,
+            reason="it belongs to another account",
+            hint="Remove it; the engine creates it again.",
+        )
 
 
 def start_spark(options: EngineOptions, directories: Directories) -> SparkSession:
@@ -118,8 +146,8 @@ def start_spark(options: EngineOptions, directories: Directories) -> SparkSessio
 
     :raises ServerError: ENGINE_UNAVAILABLE if the Delta jars are unavailable.
     """
-    jars = resolve_jars(options.java_home, kafka=options.kafka)
     _prepare_environment(options)
+    jars = resolve_jars(options.java_home, kafka=options.kafka)
     _write_log_settings(directories.logs)
     # PySpark would also write every failed query to standard error.
     logging.getLogger("SQLQueryContextLogger").disabled = True
@@ -137,6 +165,11 @@ def start_spark(options: EngineOptions, directories: Directories) -> SparkSessio
     return builder.getOrCreate()
 
 
+def umask_of(options: EngineOptions) -> int:
+    """Return the umask of an engine."""
+    return umask_for(group_reads=options.group_reads, group_writes=options.group_writes)
+
+
 def spark_settings(
     options: EngineOptions, directories: Directories, jars: tuple[Path, ...]
 ) -> dict[str, str]:
@@ -144,16 +177,14 @@ def spark_settings(
     limit = max(_RESULT_LIMIT_FACTOR * options.direct_bytes, 64 << 20)
     settings = {
         "spark.driver.memory": options.driver_memory,
-        "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars),
+        "spark.driver.extraClassPath": _class_path(options, jars),
         "spark.driver.extraJavaOptions": _java_options(options, directories, jars),
         "spark.driver.maxResultSize": str(limit),
         "spark.local.dir": str(directories.scratch),
         # Values of these settings and options are hidden by SET, DESCRIBE, the UI and event logs.
         "spark.redaction.regex": f"(?i){SENSITIVE_NAME}",
         # Hadoop gives files the rights of this mask, whatever that of the process.
-        "spark.hadoop.fs.permissions.umask-mode": (
-            f"{umask_for(group_reads=options.group_reads):03o}"
-        ),
+        "spark.hadoop.fs.permissions.umask-mode": (f"{umask_of(options):03o}"),
         "spark.log.structuredLogging.enabled": "false",
         "spark.scheduler.mode": "FAIR",
         "spark.ui.enabled": "false",
@@ -187,8 +218,15 @@ def spark_settings(
     }
     if _is_local(options.master):
         settings.update(_local_settings(options.master))
-    given = {k: v for k, v in options.settings.items() if k != "spark.driver.extraJavaOptions"}
-    return {**settings, **given}
+        if not options.alone:
+            # Spark listens on ports, and other engines could connect. Its secret is a new one.
+            settings["spark.authenticate"] = "true"
+    return {**settings, **{k: v for k, v in options.settings.items() if k not in _ADDED}}
+
+
+def _class_path(options: EngineOptions, jars: tuple[Path, ...]) -> str:
+    given = options.settings.get("spark.driver.extraClassPath", "")
+    return ":".join([*map(str, jars), *filter(None, [given])])
 
 
 def _is_local(master: str) -> bool:
@@ -271,6 +309,8 @@ def _prepare_environment(options: EngineOptions) -> None:
     """Set the environment variables that the JVM launcher reads."""
     if options.java_home:
         os.environ["JAVA_HOME"] = options.java_home
+    if options.cache:
+        os.environ[CACHE_VARIABLE] = options.cache
     if _is_local(options.master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 

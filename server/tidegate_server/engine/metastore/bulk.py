@@ -103,7 +103,6 @@ public class Listing {
         }
         all.add(row(rows, 4));
       }
-      connection.rollback();
     } finally {
       connection.close();
     }
@@ -125,7 +124,6 @@ public class Listing {
       while (rows.next()) {
         all.add(row(rows, 3));
       }
-      connection.rollback();
     } finally {
       connection.close();
     }

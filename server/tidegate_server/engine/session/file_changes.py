@@ -24,7 +24,9 @@ logger = logging.getLogger(__name__)
 class FileChanges:
     """Counts the statements that changed tables of files."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, alone: bool = True) -> None:
+        """``alone`` says whether no other engine changes them: its changes are not known."""
+        self._alone = alone
         self._lock = threading.Lock()
         self._count = 0
         self._running = 0
@@ -42,9 +44,9 @@ class FileChanges:
                 self._count += 1
 
     def state(self) -> int | None:
-        """Return a number that differs after each change; None while one is being made."""
+        """Return a number that differs after each change; None while one may be being made."""
         with self._lock:
-            return None if self._running else self._count
+            return self._count if self._alone and not self._running else None
 
 
 def forget_files(spark: SparkSession) -> None:

@@ -107,9 +107,11 @@ class Sessions:
     discarded and recreated at their next use, unless that would lose temporary objects.
     """
 
-    def __init__(self, root: SparkSession, awake: int = AWAKE) -> None:
+    def __init__(
+        self, root: SparkSession, changes: FileChanges | None = None, awake: int = AWAKE
+    ) -> None:
         self.root = root
-        self.changes = FileChanges()
+        self.changes = changes or FileChanges()
         self._awake = awake
         self._unused = root.newSession()
         self._lock = threading.Lock()

@@ -23,7 +23,14 @@ _COMMAND_LINES = (
 )
 """Settings that become arguments of Java."""
 _SECRET_KEYS = frozenset({"server.http_token", "alerts.webhook"})
-_FREE_SECTIONS = ("engine.settings.", "login.custom_options.", "options.", "workflow-scheduler.")
+_FREE_SECTIONS = (
+    "engine.settings.",
+    "engine.own_settings.",
+    "engine.users.",
+    "login.custom_options.",
+    "options.",
+    "workflow-scheduler.",
+)
 _HEADERS = "alerts.webhook_headers."
 
 

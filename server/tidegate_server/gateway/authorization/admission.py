@@ -143,7 +143,7 @@ def _admit_executor(
             user=executor,
             features=features,
         )
-        accesses += services.engine.call(request).accesses
+        accesses += services.engine_of(executor).call(request).accesses
     record.add_accesses(accesses)
     # A refresh has the texts of views written into its query.
     judge_accesses(accesses, executor, rights, services, besides=table, definers=False)

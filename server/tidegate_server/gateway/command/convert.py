@@ -121,8 +121,10 @@ def take_over(
     table = taken_over(statement, plain, text, context)
     with ExitStack() as undo:
         services = context.services
-        compensate(undo, lambda: services.engine.call(_given_back(table, plain.found)))
-        services.engine.call(_adoption(table, plain.found))
+        # The catalog does not know its executor yet.
+        engine = services.engine_of(table.executor)
+        compensate(undo, lambda: engine.call(_given_back(table, plain.found)))
+        engine.call(_adoption(table, plain.found))
         # Never INITIALIZING: recovery drops such tables, and this one has old data.
         compensate(undo, lambda: services.catalog.drop(table.id))
         services.catalog.create(table)

@@ -104,7 +104,7 @@ def _refresh_facts(table: MaterializedTable, context: Context) -> dict[str, str 
         "execution_target": table.execution_target,
         "freshness": lag.freshness(definition),
         "refresh_trigger": None if continuous else render_trigger(definition.on_update),
-        "execute_as": definition.execute_as or table.owner,
+        "execute_as": table.executor,
         "cron": workflow.cron if workflow else None,
         "timezone": workflow.timezone if workflow and workflow.cron else None,
         "next_refresh": _next(workflow),

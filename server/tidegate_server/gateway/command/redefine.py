@@ -234,7 +234,7 @@ def analyze_stored(definition: Definition, context: Context) -> Analysis:
         user=context.session.user,
         features=context.features,
     )
-    return context.services.engine.call(request)
+    return context.engine.call(request)
 
 
 # ---- EXPLAIN ---------------------------------------------------------------------------------

@@ -181,7 +181,7 @@ def analyze(query: str, text: str, name: TableName, context: Context) -> Analysi
         features=context.features,
     )
     try:
-        answer = context.services.engine.call(request)
+        answer = context.engine.call(request)
     except ServerError as problem:
         raise _with_position(problem, query, text) from problem.__cause__
     for temporary in answer.temporary_objects:

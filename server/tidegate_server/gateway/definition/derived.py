@@ -352,7 +352,7 @@ def _check(request: CheckExpressions, name: str, code: Code, context: Context) -
     session_id, user = ensure_session(context), context.session.user
     request = replace(request, session_id=session_id, user=user, features=context.features)
     try:
-        answer = context.services.engine.call(request)
+        answer = context.engine.call(request)
     except ServerError as problem:
         if not_about_the_text(problem) or problem.code == code.name:
             raise

@@ -30,7 +30,7 @@ def check_region(predicate: str, schema: Schema, text: str, context: Context) ->
         features=context.features,
     )
     try:
-        context.services.engine.call(request)
+        context.engine.call(request)
     except ServerError as problem:
         if not_about_the_text(problem):
             raise
@@ -60,7 +60,7 @@ def backfill_source(written: Name, schema: Schema, text: str, context: Context) 
     )
     line, column = place_after(text, "BACKFILL", "FROM")
     try:
-        answer = context.services.engine.call(request)
+        answer = context.engine.call(request)
     except ServerError as problem:
         if not not_about_the_text(problem):
             problem.line, problem.column = line, column

@@ -177,7 +177,7 @@ def change_storage(
     if old.schema == now.schema and old.comment == now.comment:
         properties = definition_properties(after)
         call(
-            SetTableProperties(name=after.storage, properties=properties),
+            SetTableProperties(name=after.storage, table_id=after.id, properties=properties),
             restore_request(before, after),
         )
     else:
@@ -197,7 +197,8 @@ def write_definition(
     """Write a definition to the properties of an otherwise unchanged storage."""
     engine = context.services.engine
     compensate(undo, lambda: engine.call(restore_request(before, after)))
-    engine.call(SetTableProperties(name=after.storage, properties=definition_properties(after)))
+    properties = definition_properties(after)
+    engine.call(SetTableProperties(name=after.storage, table_id=after.id, properties=properties))
 
 
 def evolve_request(before: Definition, after: MaterializedTable) -> EvolveTable:

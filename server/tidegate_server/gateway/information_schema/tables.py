@@ -417,7 +417,7 @@ def _definition_row(table: MaterializedTable) -> dict[str, Any]:
         "freshness": "DOWNSTREAM" if definition.downstream else str(definition.freshness),
         "freshness_seconds": definition.freshness.seconds,
         "refresh_trigger": _trigger(definition),
-        "execute_as": definition.execute_as or table.owner,
+        "execute_as": table.executor,
         "partition_keys": _json(definition.partition_keys),
         "primary_key": None if definition.primary_key is None else _json(definition.primary_key),
         "options": redact(_json(definition.options)),

@@ -7,13 +7,15 @@ import dataclasses
 import logging
 import os
 import re
+import secrets
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -22,9 +24,10 @@ import pyarrow.flight as flight
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import NO_MEMORY_EXIT, Done, EngineInfo
-from tidegate_server.core.messages.requests import EngineOptions, InspectMemory, Ping, Request
+from tidegate_server.core.messages.requests import A, EngineOptions, InspectMemory, Ping, Request
 from tidegate_server.core.permissions import private_opener
 from tidegate_server.core.sql.redact import redact
+from tidegate_server.gateway.link.accounts import Launch
 from tidegate_server.gateway.link.flight import Endpoint, ask, first_line
 
 logger = logging.getLogger(__name__)
@@ -37,6 +40,7 @@ _POLL_SECONDS = 0.1
 _PING_SECONDS = 10.0
 _REPLACE_SECONDS = 15.0
 """Seconds that an engine gets to shut down when it is replaced."""
+_KILL_SECONDS = 10.0
 _NOTICE_SECONDS = 1.0
 _CONFIGURATION = re.compile(r"TIDEGATE_[A-Z]+__", re.IGNORECASE)
 """Environment variables with settings of the configuration."""
@@ -67,20 +71,27 @@ class Supervisor:
         prepare: Callable[[], Iterable[Request[Done]]] = tuple,
         command: Sequence[str] = ENGINE_COMMAND,
         hidden: Collection[str] = (),
+        user: str = "",
+        log_name: str = "engine-out.log",
+        launch: Launch | None = None,
     ) -> None:
         """Take the options of every start; ``socket`` is set for each.
 
-        ``logs`` is the directory of engine-out.log, with the output of the engine and its JVM;
+        ``logs`` is the directory of ``log_name``, with the output of the engine and its JVM;
         ``start_timeout`` is in seconds; ``announce`` gets a sentence about each change;
         ``prepare`` returns requests to send as soon as an engine answers; ``command`` starts it;
-        ``hidden`` are environment variables that it does not get.
+        ``hidden`` are environment variables that it does not get; ``user`` is the only one whose
+        statements it runs, if not empty; ``launch`` starts it under another account.
         """
         self._options = options
-        self._log_file = logs / "engine-out.log"
+        self._log_file = logs / log_name
         self._start_timeout = start_timeout
         self._announce = announce
         self._prepare = prepare
-        self._command = tuple(command)
+        self._launch = launch
+        self._prefix = () if launch is None else launch.prefix
+        self._command = (*self._prefix, *command)
+        self._whose = f" of {user}" if user else ""
         self._hidden = frozenset(hidden)
         self._on_ready: list[Callable[[EngineInfo], None]] = []
         self._changed = threading.Condition()
@@ -92,7 +103,8 @@ class Supervisor:
         self._reason = "it was not started yet"
         self._prepared = threading.Event()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="engine-supervisor", daemon=True)
+        name = f"engine-supervisor{self._whose}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     # ---- for FlightEngine ------------------------------------------------------------------
 
@@ -173,7 +185,7 @@ class Supervisor:
             self._changed.notify_all()
             process = self._process
         if process is not None:
-            _end(process, seconds)
+            self._end(process, seconds)
         if self._thread.ident is not None:
             self._thread.join(timeout=seconds)
 
@@ -195,16 +207,32 @@ class Supervisor:
                     self._endpoint = endpoint
                     self._changed.notify_all()
             return False
-        self._announce(f"The Spark engine is being replaced. {reason}")
-        _end(process, _REPLACE_SECONDS)
+        self._announce(f"The Spark engine{self._whose} is being replaced. {reason}")
+        self._end(process, _REPLACE_SECONDS)
         return True
+
+    def ask(self, request: Request[A]) -> A:
+        """Send a short request to the running engine; its answer is awaited for seconds only.
+
+        :raises ServerError: ENGINE_UNAVAILABLE if there is none or it does not answer.
+        """
+        try:
+            with flight.FlightClient(self.wait(0).location) as client:
+                return ask(client, request, timeout=_PING_SECONDS)
+        except flight.FlightError as problem:
+            raise error(Code.ENGINE_UNAVAILABLE, reason=first_line(problem)) from problem
+
+    def is_unused(self) -> bool:
+        """Return whether ending the engine would interrupt or lose nothing."""
+        endpoint = self._endpoint
+        return endpoint is None or _is_unused(endpoint.location)
 
     def hurry(self) -> None:
         """Kill the engine now, during a :meth:`stop` that takes too long."""
         self._stopping.set()
         process = self._process
         if process is not None:
-            _kill_group(process.pid)
+            self._kill(process.pid)
 
     # ---- the thread ------------------------------------------------------------------------
 
@@ -212,8 +240,22 @@ class Supervisor:
         failures = 0
         while not self._stopping.wait(backoff(failures)):
             began = time.monotonic()
-            with tempfile.TemporaryDirectory(prefix="tidegate-", dir=_short_temp()) as folder:
-                failures = failures + 1 if not self._run_engine(Path(folder), began) else 0
+            with self._socket_folder() as folder:
+                failures = failures + 1 if not self._run_engine(folder, began) else 0
+
+    @contextlib.contextmanager
+    def _socket_folder(self) -> Iterator[Path]:
+        """Yield the folder of the engine's socket, which an engine of another account creates."""
+        if self._launch is None:
+            with tempfile.TemporaryDirectory(prefix="tidegate-", dir=_short_temp()) as made:
+                yield Path(made)
+            return
+        folder = Path(_short_temp() or tempfile.gettempdir()) / f"tidegate-{secrets.token_hex(8)}"
+        try:
+            yield folder
+        finally:
+            # The engine removes it, unless it was killed.
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _run_engine(self, folder: Path, began: float) -> bool:
         """Run one engine from start to end; False if it failed to start or ended too soon."""
@@ -228,7 +270,8 @@ class Supervisor:
                 return False
             up_since = time.monotonic()
             self._announce(
-                f"Engine ready after {up_since - began:.1f} s (Spark {info.spark_version})"
+                f"Engine{self._whose} ready after {up_since - began:.1f} s "
+                f"(Spark {info.spark_version})"
             )
             self._send_preparations(_location(folder / "engine.sock"))
             self._prepared.set()
@@ -237,7 +280,7 @@ class Supervisor:
             self._record_end(process)
             return time.monotonic() - up_since >= _STABLE_SECONDS
         finally:
-            _end(process, 0)
+            self._end(process, 0)
 
     def _spawn(self, socket: Path) -> subprocess.Popen[bytes]:
         rotate(self._log_file)
@@ -252,6 +295,8 @@ class Supervisor:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 env=self._environment(),
+                # Another account may not enter this process's directory.
+                cwd=None if self._launch is None else "/",
             )
             self._process = process
             self._reason = "it is still starting"
@@ -266,11 +311,12 @@ class Supervisor:
 
         A query could read them in the engine.
         """
-        return {
+        kept = {
             name: value
             for name, value in os.environ.items()
             if name not in self._hidden and not _CONFIGURATION.match(name)
         }
+        return kept if self._launch is None else {**kept, **self._launch.environment}
 
     def _await_answer(
         self, process: subprocess.Popen[bytes], socket: Path, began: float
@@ -282,7 +328,7 @@ class Supervisor:
                     f"it stopped while starting ({exit_text(code)}){self._last_log_line()}"
                 )
                 return None
-            if socket.exists() and (info := _ping(_location(socket))) is not None:
+            if self._is_engines(socket) and (info := _ping(_location(socket))) is not None:
                 self._prepared.clear()
                 self._set_ready(info, _location(socket))
                 return info
@@ -292,6 +338,12 @@ class Supervisor:
             f"it did not answer within {self._start_timeout:g} s{self._last_log_line()}"
         )
         return None
+
+    def _is_engines(self, socket: Path) -> bool:
+        """Return whether the engine listens already; no other account may be in its place."""
+        if not os.path.exists(socket):
+            return False
+        return self._launch is None or socket.parent.lstat().st_uid == self._launch.account.uid
 
     def _send_preparations(self, location: str) -> None:
         try:
@@ -326,7 +378,7 @@ class Supervisor:
             self._failed_starts += 1
             self._reason = reason
             self._changed.notify_all()
-        self._announce(f"The Spark engine did not start: {reason}")
+        self._announce(f"The Spark engine{self._whose} did not start: {reason}")
 
     def _record_end(self, process: subprocess.Popen[bytes]) -> None:
         with self._changed:
@@ -338,7 +390,8 @@ class Supervisor:
                 return
             self._reason = f"it ended ({exit_text(process.returncode)}) and is being started again"
         self._announce(
-            f"The Spark engine ended ({exit_text(process.returncode)}); starting another one"
+            f"The Spark engine{self._whose} ended ({exit_text(process.returncode)}); "
+            "starting another one"
         )
 
     def _last_log_line(self) -> str:
@@ -346,6 +399,44 @@ class Supervisor:
         lines = self._log_file.read_text("utf-8", "replace").split("\n")
         last = redact(next((line.strip() for line in reversed(lines) if line.strip()), ""))
         return f": {last} (see {self._log_file})" if last else f", see {self._log_file}"
+
+    # ---- the end of a process ----------------------------------------------------------------
+
+    def _end(self, process: subprocess.Popen[bytes], seconds: float) -> None:
+        """End a process and its children; gently at first if ``seconds`` allow it."""
+        if self._launch is not None:
+            # An engine ends with its input; the gateway may not be allowed to send it a signal.
+            _close_input(process)
+        if seconds > 0 and process.poll() is None:
+            if self._launch is None:
+                process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(seconds)
+        self._kill(process.pid)
+        process.wait()
+        _close_input(process)
+
+    def _kill(self, leader: int) -> None:
+        try:
+            os.killpg(leader, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        except PermissionError:
+            # macOS rejects a signal to a group of zombies only; such a group has ended as well.
+            if self._prefix:
+                self._kill_launched(leader)
+
+    def _kill_launched(self, leader: int) -> None:
+        command = [*self._prefix, "kill", "-KILL", "--", f"-{leader}"]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=_KILL_SECONDS, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as problem:
+            logger.warning("the engine%s could not be killed: %s", self._whose, problem)
+            return
+        if done.returncode:
+            logger.info("killing the engine%s: %s", self._whose, redact(done.stderr.strip()))
 
 
 def rotate(file: Path, kept: int = KEPT_LOGS) -> None:
@@ -395,23 +486,10 @@ def _ping(location: str) -> EngineInfo | None:
     return answer
 
 
-def _end(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """End a process and its children; gently at first if ``seconds`` allow it."""
-    if seconds > 0 and process.poll() is None:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(seconds)
-    _kill_group(process.pid)
-    process.wait()
+def _close_input(process: subprocess.Popen[bytes]) -> None:
     if process.stdin is not None and not process.stdin.closed:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
-
-
-def _kill_group(leader: int) -> None:
-    # macOS rejects a signal to a group of zombies only; such a group has ended as well.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
 
 
 def _location(socket: Path) -> str:

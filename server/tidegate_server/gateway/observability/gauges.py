@@ -48,6 +48,9 @@ class Picture:
     lags: tuple[TableLag, ...] | None = None
     tables: int | None = None
     load: EngineLoad | None = None
+    user_engines: Mapping[str, EngineLoad | None] | None = None
+    """The engines of users that are up, with their load; None if users have none of their own."""
+    user_engine_restarts: int = 0
     store_trouble: str | None = None
     """Code of the error with which the store currently fails."""
     store_failures: Mapping[str, int] = field(default_factory=dict)
@@ -89,6 +92,8 @@ class Gauges(Collector):
         yield from _store_metrics(picture)
         if picture.load is not None:
             yield from _engine_metrics(picture.load)
+        if picture.user_engines is not None:
+            yield from _user_engine_metrics(picture.user_engines, picture.user_engine_restarts)
 
 
 def _store_metrics(picture: Picture) -> Iterator[Metric]:
@@ -121,6 +126,32 @@ def _engine_metrics(load: EngineLoad) -> Iterator[Metric]:
     )
     meaning = "Share of the last minute that the engine spent in garbage collections."
     yield _gauge("engine_collecting_ratio", meaning, load.collecting_ratio)
+
+
+def _user_engine_metrics(
+    engines: Mapping[str, EngineLoad | None], restarts: int
+) -> Iterator[Metric]:
+    up = _by_user("user_engine_up", "Whether the engine of a user answers.")
+    heap = _by_user("user_engine_heap_bytes", "Heap of the JVM of a user's engine in use.")
+    collecting = _by_user(
+        "user_engine_collecting_ratio",
+        "Share of the last minute that a user's engine spent in garbage collections.",
+    )
+    for user, load in engines.items():
+        up.add_metric((user,), 1)
+        if load is not None:
+            heap.add_metric((user,), load.heap_used)
+            collecting.add_metric((user,), load.collecting_ratio)
+    yield from (up, heap, collecting)
+    yield CounterMetricFamily(
+        "tidegate_user_engine_restarts",
+        "Engines of users that ended and were replaced.",
+        value=restarts,
+    )
+
+
+def _by_user(name: str, meaning: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"tidegate_{name}", meaning, labels=("user",))
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:

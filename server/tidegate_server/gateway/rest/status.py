@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
@@ -13,7 +13,7 @@ from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.link.client import Engine
-from tidegate_server.gateway.link.memory import MemoryState, MemoryWatch
+from tidegate_server.gateway.link.memory import MemoryState
 from tidegate_server.gateway.observability.gauges import LONGEST_LIST, EngineLoad, Picture, TableLag
 from tidegate_server.gateway.scheduler.base import Ledger
 from tidegate_server.gateway.session.manager import SessionManager
@@ -75,14 +75,19 @@ class GatewayStatus:
             lags=lags,
             store_trouble=trouble.code if trouble is not None else None,
             store_failures={} if store is None else store.failures,
-            load=_load(services.memory),
+            load=None if services.memory is None else _load(services.memory.state),
+            user_engines=_user_engines(services),
+            user_engine_restarts=0
+            if services.user_engines is None
+            else services.user_engines.restarts(),
         )
 
     def health(self) -> Health:
         """Return which parts do not work, and why."""
         services = self._services
         state = None if services.memory is None else services.memory.state
-        return health(services.catalog, services.engine, services.store, state)
+        users = {} if services.user_engines is None else services.user_engines.memory()
+        return health(services.catalog, services.engine, services.store, state, users)
 
 
 def health(
@@ -90,10 +95,13 @@ def health(
     engine: Engine,
     store: StoreState | None = None,
     memory: MemoryState | None = None,
+    users: Mapping[str, MemoryState] | None = None,
 ) -> Health:
     """Check the store and the engine.
 
     An engine that is short of memory still answers, so it is reported as a problem, not as missing.
+
+    :param users: the memory of the engines of users.
     """
     missing, problems = [], []
     readable = _try_read(lambda: catalog.by_id("") is None)
@@ -106,11 +114,21 @@ def health(
         missing.append("engine")
     if memory is not None and memory.problem is not None:
         problems.append(memory.problem)
+    for user, state in (users or {}).items():
+        if state.problem is not None:
+            problems.append(f"{user}: {state.problem}")
     return Health(missing=tuple(missing), problems=tuple(problems))
 
 
-def _load(watch: MemoryWatch | None) -> EngineLoad | None:
-    state = None if watch is None else watch.state
+def _user_engines(services: Services) -> Mapping[str, EngineLoad | None] | None:
+    """Return the engines of users that are up, each with its load once that is known."""
+    if services.user_engines is None:
+        return None
+    states = services.user_engines.memory()
+    return {user: _load(states.get(user)) for user in services.user_engines.up()}
+
+
+def _load(state: MemoryState | None) -> EngineLoad | None:
     if state is None:
         return None
     memory = state.memory

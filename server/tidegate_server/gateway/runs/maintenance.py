@@ -264,7 +264,9 @@ class Maintenance:
     ) -> None:
         with self._hold_lease(run, table) as leased:
             if leased:
-                request = SetTableProperties(name=table.storage, properties=properties)
+                request = SetTableProperties(
+                    name=table.storage, table_id=table.id, properties=properties
+                )
                 self._engine.call(request, wait=0)
 
     def _remove(

@@ -224,7 +224,7 @@ def refresh_order(
         checkpoint_floor=state.checkpoint_floor,
         history=past_runs(history),
         has_consumers=has_consumers,
-        executor=definition.execute_as or table.owner,
+        executor=table.executor,
     )
 
 

@@ -161,9 +161,10 @@ class MetadataCache:
         """Return whether the names have been read since the last change."""
         return self._names_at is not None
 
-    def temporary_views(self, session_id: str) -> tuple[ListedTable, ...]:
+    def temporary_views(self, session_id: str, engine: Engine) -> tuple[ListedTable, ...]:
         """Return a session's temporary views and the global ones; none without an engine."""
-        listed = self._ask_for_session(session_id, ListTemporaryViews(session_id=session_id))
+        request = ListTemporaryViews(session_id=session_id)
+        listed = _ask_for_session(session_id, request, engine)
         return tuple(_from_metastore(info) for info in listed.tables) if listed else ()
 
     def functions(self) -> tuple[FunctionName, ...]:
@@ -173,19 +174,11 @@ class MetadataCache:
                 self._ask_functions()
             return self._functions
 
-    def temporary_functions(self, session_id: str) -> tuple[FunctionName, ...]:
+    def temporary_functions(self, session_id: str, engine: Engine) -> tuple[FunctionName, ...]:
         """Return a session's temporary functions; none without an engine."""
-        listed = self._ask_for_session(session_id, ListTemporaryFunctions(session_id=session_id))
+        request = ListTemporaryFunctions(session_id=session_id)
+        listed = _ask_for_session(session_id, request, engine)
         return listed.functions if listed else ()
-
-    def _ask_for_session(self, session_id: str, request: Request[A]) -> A | None:
-        """Send a request about a session; None without an engine."""
-        try:
-            self._engine.call(OpenSession(session_id=session_id), wait=0)
-            return self._engine.call(request, wait=0)
-        except ServerError as error:
-            logger.debug("%s failed: %s", type(request).__name__, error)
-            return None
 
     def _full_listing(self, materialized: tuple[MaterializedTable, ...]) -> Listing:
         """Return all schemas and tables, reusing the previous listing unless something changed."""
@@ -314,6 +307,16 @@ class MetadataCache:
 
     def _is_old(self, asked_at: datetime | None, lifetime: timedelta) -> bool:
         return asked_at is None or self._clock.now() - asked_at > lifetime
+
+
+def _ask_for_session(session_id: str, request: Request[A], engine: Engine) -> A | None:
+    """Send a request about a session to its engine; None without one."""
+    try:
+        engine.call(OpenSession(session_id=session_id), wait=0)
+        return engine.call(request, wait=0)
+    except ServerError as error:
+        logger.debug("%s failed: %s", type(request).__name__, error)
+        return None
 
 
 def merge(

@@ -20,6 +20,7 @@ from tidegate_server.core.sql.redact import secrets_in
 from tidegate_server.gateway.authorization.listings import function_filter
 from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.context import Context, Services, SessionState
+from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.options import sparks_names
 from tidegate_server.gateway.session.configuration import SessionOptions, substitute
 from tidegate_server.gateway.session.executor import Executor
@@ -115,6 +116,10 @@ class Session:
         return self.state.user
 
     @property
+    def _engine(self) -> Engine:
+        return self._services.engine_of(self.user)
+
+    @property
     def real_user(self) -> str:
         """The user who logged in; the session may act for another user."""
         return self.state.real_user
@@ -182,7 +187,7 @@ class Session:
             self._owners.pop(operation.handle.guid, None)
             self._end(operation)
         try:
-            self._services.engine.call(CloseSession(session_id=self.id), wait=0)
+            self._engine.call(CloseSession(session_id=self.id), wait=0)
         except ServerError as error:
             logger.debug("The engine did not close session %s: %s", self.id, error)
 
@@ -201,7 +206,7 @@ class Session:
         if rights is not None and not rights.administrator:
             found = set(filter(function_filter(self._services, rights), found))
         if self._may_have_temporary:
-            found.update(self.snapshot.temporary_functions(self.id))
+            found.update(self.snapshot.temporary_functions(self.id, self._engine))
         return tuple(sorted(found, key=lambda each: (each.schema or "", each.name)))
 
     def touch(self, now: datetime) -> None:
@@ -284,7 +289,7 @@ class Session:
             tables = self._services.catalog.tables()
             shown = narrow_metadata(listing, tables, rights)
         if self._may_have_temporary or self.snapshot.shared_views:
-            views = self.snapshot.temporary_views(self.id)
+            views = self.snapshot.temporary_views(self.id, self._engine)
             shown = replace(shown, tables=(*views, *shown.tables))
         plain = self._services.config.server.materialized_as_table
         return as_plain_tables(shown) if plain else shown
