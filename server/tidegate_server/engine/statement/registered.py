@@ -1,4 +1,4 @@
-"""Updates the metastore's entries of what a statement changes.
+"""Updates owner and comment in the metastore's entries of what a statement changes.
 
 Spark records the user of its own process as the owner of a schema, and Delta changes a comment only
 in its log. Metadata calls and SHOW TABLE EXTENDED read the entries.
@@ -28,6 +28,7 @@ from tidegate_server.engine.statement.targets import (
 from tidegate_server.engine.storage.delta.commits import newest_snapshot
 from tidegate_server.engine.storage.entries import (
     SCHEMA_OWNER,
+    TABLE_OWNER,
     entry_of,
     provider_of,
     set_schema_property,
@@ -36,29 +37,31 @@ from tidegate_server.engine.storage.jvm import java, with_fields
 
 logger = logging.getLogger(__name__)
 
-_COMMENTING: Final = ("COMMENT ON TABLE", "ALTER TABLE", "RESTORE", "CREATE OR REPLACE TABLE")
+_REPLACING: Final = "CREATE OR REPLACE TABLE"
+_COMMENTING: Final = ("COMMENT ON TABLE", "ALTER TABLE", "RESTORE", _REPLACING)
 _COMMENT: Final = 14
 """Position of the comment in Spark's CatalogTable."""
 
 
 @contextmanager
 def update_entries(spark: SparkSession, targets: Iterable[Target], user: str) -> Iterator[None]:
-    """After the block, record the owner of created schemas and the comment of changed tables.
+    """After the block, record the owner of created tables and the comment of changed ones.
 
     :param targets: what the statement changes.
     :param user: the user who runs the statement; empty if unknown.
     """
     targets = tuple(targets)
-    changed = _changed_tables(spark, targets)
+    makes, comments = _changes(spark, targets)
+    new = [name for name in makes if entry_of(spark, name) is None]
     catalog: Any = spark._jsparkSession.sharedState().externalCatalog()
     schemas = [target.name[-1].lower() for target in targets if isinstance(target, NewSchemaTarget)]
     new_schemas = [schema for schema in schemas if not catalog.databaseExists(schema)]
     yield
     for schema in new_schemas if user else ():
         _own_schema(catalog, schema, user)
-    for name in dict.fromkeys(changed):
+    for name in dict.fromkeys((*makes, *comments)):
         try:
-            _update_comment(spark, name)
+            _update_entry(spark, name, owner=user if name in new else "")
         except (PySparkException, Py4JError):
             # Not an error: the statement has succeeded, and the entry is as Spark left it.
             logger.warning("the metastore entry of %s is out of date", name, exc_info=True)
@@ -69,30 +72,44 @@ def _own_schema(catalog: Any, schema: str, user: str) -> None:
         set_schema_property(catalog, schema, SCHEMA_OWNER, user)
 
 
-def _changed_tables(spark: SparkSession, targets: Iterable[Target]) -> list[TableName]:
-    """Return the tables whose comment a statement may change."""
-    names: list[tuple[str, ...]] = []
+def _changes(
+    spark: SparkSession, targets: Iterable[Target]
+) -> tuple[list[TableName], list[TableName]]:
+    """Return the tables that a statement may create, and those whose comment it may change."""
+    makes: list[tuple[str, ...]] = []
+    comments: list[tuple[str, ...]] = []
     for target in targets:
         match target:
             case NewTarget(name=parts) | CopyTarget(name=parts):
-                names.append(parts)
+                makes.append(parts)
             case TableTarget(action=action, name=parts) if action in _COMMENTING:
-                names.append(parts)
+                (makes if action == _REPLACING else comments).append(parts)
             case _:
                 continue
     place = current_place(spark)
-    fitting = (parts for parts in names if len(parts) <= 3 and not is_path(parts))
-    return [qualify(parts, place.catalog, place.schema) for parts in fitting]
+
+    def full(names: Iterable[tuple[str, ...]]) -> list[TableName]:
+        fitting = (parts for parts in names if len(parts) <= 3 and not is_path(parts))
+        return [qualify(parts, place.catalog, place.schema) for parts in fitting]
+
+    return full(makes), full(comments)
 
 
-def _update_comment(spark: SparkSession, name: TableName) -> None:
+def _update_entry(spark: SparkSession, name: TableName, owner: str) -> None:
     entry = entry_of(spark, name)
-    if entry is None or provider_of(entry) != "delta":
+    if entry is None or entry.tableType().name() == "VIEW":
         return
-    jvm: Any = java(spark)
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, entry.identifier())
-    described = newest_snapshot(jvm, log).metadata().description()
-    known = entry.comment().get() if entry.comment().isDefined() else None
-    if described != known:
-        changed = with_fields(entry, {_COMMENT: jvm.scala.Option.apply(described)})
-        spark._jsparkSession.sharedState().externalCatalog().alterTable(changed)
+    changes: dict[int, Any] = {}
+    if owner and entry.owner() != owner:
+        changes[TABLE_OWNER] = owner
+    if provider_of(entry) == "delta":
+        jvm: Any = java(spark)
+        logs = jvm.org.apache.spark.sql.delta.DeltaLog
+        log = logs.forTable(spark._jsparkSession, entry.identifier())
+        described = newest_snapshot(jvm, log).metadata().description()
+        known = entry.comment().get() if entry.comment().isDefined() else None
+        if described != known:
+            changes[_COMMENT] = jvm.scala.Option.apply(described)
+    if changes:
+        catalog: Any = spark._jsparkSession.sharedState().externalCatalog()
+        catalog.alterTable(with_fields(entry, changes))

@@ -133,7 +133,11 @@ def _admit_executor(
     if not distinguishes_users(services.config) or owner_administers(executor, services):
         return None
     features = services.config.authorization.allow
-    rights = rights_of_owner(executor, services)
+    rights = (
+        rights_of_owner(table.owner, services)
+        if definition.execute_as is None
+        else rights_of(definition.execute_as, services)
+    )
     accesses: tuple[Access, ...] = ()
     for text in (definition.expanded_query, *texts):
         request = Survey(
