@@ -140,6 +140,25 @@ def test_what_a_stream_is_taken_in_with_is_judged_in_each_refresh(
     run_as(shop, "eric", "DROP MATERIALIZED TABLE shop.taken")
 
 
+def test_the_owner_of_a_schema_drops_what_others_made_in_it(shop: Server) -> None:
+    run_as(
+        shop,
+        "ann",
+        "CREATE SCHEMA stalls",
+        "CREATE TABLE stalls.own USING delta AS SELECT 1 AS x",
+        "CREATE TABLE stalls.copy SHALLOW CLONE stalls.own",
+        "INSERT INTO stalls.copy VALUES (2)",
+        "GRANT CREATE ON SCHEMA stalls TO USER finn",
+    )
+    run_as(shop, "finn", "CREATE TABLE stalls.his USING delta AS SELECT 1 AS x")
+    for user in ("finn", "zoe"):
+        with pytest.raises(tidegate.Error, match="needs ownership on schema"):
+            run_as(shop, user, "DROP SCHEMA stalls CASCADE")
+    assert run_as(shop, "finn", "SELECT * FROM stalls.his") == [(1,)]
+    run_as(shop, "ann", "DROP SCHEMA stalls CASCADE")
+    assert ("stalls",) not in run_as(shop, "root", "SHOW SCHEMAS")
+
+
 def test_what_is_not_owned_cannot_be_given_away(shop: Server) -> None:
     for statement in (
         "GRANT SELECT ON TABLE shop.orders TO USER zoe",

@@ -45,7 +45,7 @@ from tidegate_server.engine.query.references import (
 from tidegate_server.engine.query.streams import stream_view
 from tidegate_server.engine.session.sessions import Child
 from tidegate_server.engine.statement.execute_immediate import statement_of
-from tidegate_server.engine.storage.jvm import items, java, kind
+from tidegate_server.engine.storage.jvm import analyze_only, items, kind
 
 logger = logging.getLogger(__name__)
 
@@ -296,11 +296,8 @@ def _analyzed_readings(spark: SparkSession, plan: Any) -> list[Reading] | None:
 
 def _analyze(spark: SparkSession, plan: Any) -> Any | None:
     """Return an analyzed plan, without running the commands in it; None if the analysis fails."""
-    session: Any = spark._jsparkSession
-    jvm: Any = java(spark)
-    skip = jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
     try:
-        return session.sessionState().executePlan(plan, skip).analyzed()
+        return analyze_only(spark, plan)
     except (PySparkException, Py4JError) as error:
         logger.debug("cannot analyze a statement to survey: %s", error)
         return None

@@ -101,6 +101,16 @@ def compiled_instance(spark: SparkSession, name: str, source: str) -> Any:
     return _instances[name]
 
 
+def analyze_only(spark: SparkSession, plan: Any) -> Any:
+    """Return an analyzed plan without running the commands in it.
+
+    :raises pyspark.errors.AnalysisException: if the plan is invalid.
+    """
+    session: Any = spark._jsparkSession
+    skip = java(spark).org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
+    return session.sessionState().executePlan(plan, skip).analyzed()
+
+
 def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
     """Return the frame of a plan, which Spark analyzes unless that was done already.
 
