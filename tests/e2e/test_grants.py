@@ -150,6 +150,10 @@ def test_the_owner_of_a_schema_drops_what_others_made_in_it(shop: Server) -> Non
         "INSERT INTO stalls.copy VALUES (2)",
         "GRANT CREATE ON SCHEMA stalls TO USER finn",
     )
+    run_as(shop, "ann", "GRANT MODIFY ON TABLE stalls.own TO USER finn")
+    run_as(shop, "finn", "INSERT INTO stalls.own VALUES (3)")
+    with pytest.raises(tidegate.Error, match="needs SELECT on table"):
+        run_as(shop, "finn", "INSERT INTO stalls.own SELECT * FROM stalls.own")
     run_as(shop, "finn", "CREATE TABLE stalls.his USING delta AS SELECT 1 AS x")
     for user in ("finn", "zoe"):
         with pytest.raises(tidegate.Error, match="needs ownership on schema"):

@@ -126,7 +126,10 @@ def test_owners_of_earlier_versions_are_released_once(
     client.call(SetObjectOwner(kind=SCHEMA, name=name(made), owner=str(own)))
     client.call(ReleaseOwners())
     found = listed(client, made)
-    assert (found.owner, found.owners) == (UNOWNED, {"d": "zoe", "p": UNOWNED, "v": UNOWNED})
+    assert (found.owner, found.owners) == (
+        UNOWNED,
+        {"c": UNOWNED, "d": "zoe", "p": UNOWNED, "v": UNOWNED},
+    )
     assert listed(client, "default").owner == UNOWNED
     client.call(SetObjectOwner(kind=TABLE, name=name(made, "p"), owner=str(own)))
     client.call(ReleaseOwners())

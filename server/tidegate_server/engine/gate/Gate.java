@@ -797,7 +797,9 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         entry((TableIdentifier) value, act, kind, via);
       } else if (value instanceof CatalogTable) {
         CatalogTable table = (CatalogTable) value;
-        if (act.equals("CREATE")) entry(table.identifier(), act, kind, via);
+        // What a command makes has no owner yet; what it replaces has.
+        boolean made = act.equals("CREATE") || act.equals("OWN");
+        if (made) entry(table.identifier(), act, kind, via);
         else catalogTable(table, act, via);
       } else if (value instanceof FunctionIdentifier) {
         named((FunctionIdentifier) value, act, via);
