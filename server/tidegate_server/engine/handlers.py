@@ -26,6 +26,7 @@ from tidegate_server.core.messages.answers import (
     MaintenanceDone,
     NameList,
     ObjectFound,
+    PlacesFound,
     Planned,
     Refreshed,
     Rewritten,
@@ -54,6 +55,7 @@ from tidegate_server.core.messages.requests import (
     Execute,
     ExplainRefresh,
     FindObject,
+    FindPlaces,
     FindTables,
     InspectFiles,
     InspectMemory,
@@ -100,6 +102,7 @@ from tidegate_server.engine.definition.evolve import (
 )
 from tidegate_server.engine.gate.gate import limiting, running_as
 from tidegate_server.engine.jvm.memory import JvmMemory
+from tidegate_server.engine.metastore.directories import Directories
 from tidegate_server.engine.metastore.listing import Metastore
 from tidegate_server.engine.metastore.owners import Owners
 from tidegate_server.engine.metastore.warehouse import find_tables, register_table
@@ -169,6 +172,7 @@ class Handlers:
         self._sessions = Sessions(spark)
         self._metastore = Metastore(spark)
         self._owners = Owners(spark)
+        self._directories = Directories(spark)
         self._memory = JvmMemory(spark)
 
     # ---- the engine ------------------------------------------------------------------------
@@ -217,15 +221,18 @@ class Handlers:
         return Done()
 
     def survey(self, request: Survey, operation: Operation) -> Surveyed:
-        if not request.session_id:
+        if request.session_id:
+            with (
+                self._sessions.using(request.session_id) as child,
+                child.overlay(request.settings),
+            ):
+                found = survey(child, request)
+        else:
             child = Child(self._spark.newSession())
             apply_settings(child.spark, request.settings)
-            return survey(child, request)
-        with (
-            self._sessions.using(request.session_id) as child,
-            child.overlay(request.settings),
-        ):
-            return survey(child, request)
+            found = survey(child, request)
+        reached = self._directories.reached(found.accesses)
+        return replace(found, accesses=(*found.accesses, *reached))
 
     # ---- definitions and their storage -----------------------------------------------------
 
@@ -400,6 +407,9 @@ class Handlers:
     def find_object(self, request: FindObject) -> ObjectFound:
         return self._owners.find(request.kind, request.name)
 
+    def find_places(self, request: FindPlaces) -> PlacesFound:
+        return self._directories.places(request.paths)
+
     def set_object_owner(self, request: SetObjectOwner) -> Done:
         self._owners.set(request.kind, request.name, request.owner)
         return Done()
@@ -478,6 +488,7 @@ HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
     ListTables: Control(Handlers.list_tables),
     ListNames: Control(Handlers.list_names),
     FindObject: Control(Handlers.find_object),
+    FindPlaces: Control(Handlers.find_places),
     SetObjectOwner: Control(Handlers.set_object_owner),
     ReleaseOwners: Work(Handlers.release_owners),
     ListTemporaryViews: Control(Handlers.list_temporary_views),

@@ -68,6 +68,7 @@ from tidegate_server.gateway.session.manager import SessionManager
 from tidegate_server.gateway.session.metadata_cache_file import MetadataCacheFile
 from tidegate_server.gateway.store.breaches import Breaches
 from tidegate_server.gateway.store.database import Database
+from tidegate_server.gateway.store.external import SqlExternalObjects
 from tidegate_server.gateway.store.maintenance import MaintenanceRuns
 from tidegate_server.gateway.store.privileges import SqlPrivileges
 from tidegate_server.gateway.store.watch import CHECK_SECONDS, StoreWatch
@@ -251,6 +252,7 @@ class Gateway:
             server_id=server_id,
             metrics=metrics,
             privileges=SqlPrivileges(self._database),
+            external=SqlExternalObjects(self._database),
             store=self._database,
             memory=self._memory,
         )

@@ -8,6 +8,7 @@ from typing import Final
 
 from tidegate_server.core.config import Config
 from tidegate_server.core.messages.answers import Progress
+from tidegate_server.core.model.access import Features
 from tidegate_server.core.model.clock import Clock
 from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.link.client import Engine
@@ -17,6 +18,7 @@ from tidegate_server.gateway.runs.background import Background
 from tidegate_server.gateway.runs.waves import Waves
 from tidegate_server.gateway.scheduler.base import Ledger, RunRefresh, WorkflowScheduler
 from tidegate_server.gateway.store.database import StoreState
+from tidegate_server.gateway.store.external import ExternalObjects, MemoryExternalObjects
 from tidegate_server.gateway.store.privileges import MemoryPrivileges, Privileges
 
 WARNING: Final = "Warning: "
@@ -46,6 +48,7 @@ class Services:
     server_id: str
     metrics: Metrics = field(default_factory=Metrics)
     privileges: Privileges = field(default_factory=MemoryPrivileges)
+    external: ExternalObjects = field(default_factory=MemoryExternalObjects)
     background: Background = field(default_factory=Background)
     store: StoreState | None = None
     """The health of the store; None if definitions are kept in memory."""
@@ -85,8 +88,8 @@ class Context:
     progress: Callable[[Progress], None]
     overlay: Mapping[str, str] = field(default_factory=dict)
     """Settings for this statement alone (Thrift's confOverlay)."""
-    features: tuple[str, ...] | None = None
-    """Features beyond tables that the user may use; None for all."""
+    features: Features | None = None
+    """What the user may use beyond tables; None for all."""
     require_wanted: Callable[[], None] = lambda: None
     """Raises the reason once a client or a timeout has ended the statement."""
 

@@ -37,7 +37,9 @@ class ObjectKind(Enum):
     SCHEMA = "SCHEMA"
     FUNCTION = "FUNCTION"
     PATH = "PATH"
-    """Files named by their path."""
+    """Files named by their path. To CREATE one is to make it the directory of an object."""
+    DIRECTORY = "DIRECTORY"
+    """The directory of an external table, which another object's may overlap."""
     SETTING = "SETTING"
     FEATURE = "FEATURE"
     """A way to programs, files or the JVM."""
@@ -63,6 +65,16 @@ class Access:
     """The innermost view or function in whose query it is, empty for the statement itself."""
     location: str = ""
     """The directory of a table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """What a user may use beyond tables."""
+
+    names: tuple[str, ...] = ()
+    """As in the configuration."""
+    readable: tuple[str, ...] = ()
+    """The directories of which the analysis of a statement may open files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.model.access import Access, Act, Admission, ObjectKind
+from tidegate_server.core.model.access import Access, Act, Admission, Features, ObjectKind
 from tidegate_server.engine.gate import tables
 from tidegate_server.engine.storage.jvm import compiled_instance, java, scala_object
 
@@ -41,6 +41,7 @@ def install_gate(spark: SparkSession) -> None:
     session: Any = spark._jsparkSession
     extensions = session.extensions()
     extensions.injectCheckRule(gate)
+    extensions.injectHintResolutionRule(gate.pathRule())  # these rules run first
     jvm = java(spark)
     builtin = scala_object(jvm, "org.apache.spark.sql.catalyst.analysis.FunctionRegistry").builtin()
     for name, need in tables.guarded_functions().items():
@@ -53,10 +54,10 @@ def install_gate(spark: SparkSession) -> None:
 
 
 @contextmanager
-def collecting(
-    spark: SparkSession, features: tuple[str, ...], *, mark: bool
-) -> Iterator[Collected]:
-    """Collect what the plans in the block access; nothing is refused but guarded functions.
+def collecting(spark: SparkSession, features: Features, *, mark: bool) -> Iterator[Collected]:
+    """Collect what the plans in the block access.
+
+    Nothing is refused but guarded functions, and names of files that the user may not read.
 
     :param features: those that the user may use.
     :param mark: whether the session is a user's, in which everything needs an admission.
@@ -90,7 +91,8 @@ def enforcing(
             yield
         return
     text = _RECORD.join(_encode(access) for access in admission.accesses)
-    with _admission(spark, admission.features, text, mark=mark, exact=exact) as report:
+    features = Features(names=admission.features)
+    with _admission(spark, features, text, mark=mark, exact=exact) as report:
         try:
             yield
         except Exception as caught:
@@ -133,6 +135,11 @@ def accesses_of_parsed(spark: SparkSession, plan: Any) -> tuple[Access, ...]:
     return _decode(_gate(spark).inspect(spark._jsparkSession, plan))
 
 
+def place_of(spark: SparkSession, path: str) -> str:
+    """Return where the files of a path are, which may be a pattern: the directory before it."""
+    return str(_gate(spark).place(spark._jsparkSession, path))
+
+
 def names_of_parsed(spark: SparkSession, plan: Any) -> Iterator[tuple[str, ...]]:
     """Yield the names of tables and views in a parsed plan."""
     text = str(_gate(spark).names(spark._jsparkSession, plan))
@@ -145,7 +152,7 @@ def computed_names(spark: SparkSession, plan: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def limiting(spark: SparkSession, features: tuple[str, ...] | None, user: str) -> Iterator[None]:
+def limiting(spark: SparkSession, features: Features | None, user: str) -> Iterator[None]:
     """Let the plans that are analyzed in the block, but not run, use only these features.
 
     :raises ServerError: ACCESS_DENIED.
@@ -165,7 +172,7 @@ def limiting(spark: SparkSession, features: tuple[str, ...] | None, user: str) -
             *(
                 access
                 for access in report().found
-                if access.kind is ObjectKind.FEATURE and access.catalog not in features
+                if access.kind is ObjectKind.FEATURE and access.catalog not in features.names
             ),
         ]
         if beyond:
@@ -206,11 +213,12 @@ class _Report:
 
 @contextmanager
 def _admission(
-    spark: SparkSession, features: tuple[str, ...], text: str, *, mark: bool, exact: bool = False
+    spark: SparkSession, features: Features, text: str, *, mark: bool, exact: bool = False
 ) -> Iterator[Callable[[], _Report]]:
     """Apply an admission until the block ends or the yielded function is called, which reports."""
     gate, session, key = _gate(spark), spark._jsparkSession, uuid.uuid4().hex
-    before = gate.begin(session, key, _FIELD.join(features), text, mark, exact)
+    names, readable = _FIELD.join(features.names), _FIELD.join(features.readable)
+    before = gate.begin(session, key, names, readable, text, mark, exact)
 
     @cache
     def end() -> _Report:
@@ -260,12 +268,17 @@ def _act(act: tables.Act) -> tuple[str, ...]:
 
 
 def _gate(spark: SparkSession) -> Any:
-    return compiled_instance(spark, "tidegate.Gate", _source())
+    return compiled_instance(spark, "tidegate.Gate", _source("Gate"), uses=places(spark))
+
+
+def places(spark: SparkSession) -> Any:
+    """Return what finds out where files are (``Places.java``)."""
+    return compiled_instance(spark, "tidegate.Places", _source("Places"))
 
 
 @cache
-def _source() -> str:
-    return files(__package__).joinpath("Gate.java").read_text("utf-8")
+def _source(name: str) -> str:
+    return files(__package__).joinpath(f"{name}.java").read_text("utf-8")
 
 
 def _encode(access: Access) -> str:

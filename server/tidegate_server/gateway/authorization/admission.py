@@ -10,7 +10,7 @@ from typing import cast
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.messages.requests import BackfillTable, InlinedTable, Survey
-from tidegate_server.core.model.access import Access, Admission
+from tidegate_server.core.model.access import Access, Admission, Features
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.table import MaterializedTable
@@ -19,6 +19,7 @@ from tidegate_server.core.sql.comments import spark_text
 from tidegate_server.core.sql.statements import SparkStatement
 from tidegate_server.gateway.authorization.features import distinguishes_users
 from tidegate_server.gateway.authorization.judgement import judge_accesses
+from tidegate_server.gateway.authorization.places import readable_places
 from tidegate_server.gateway.authorization.requirements import access_error
 from tidegate_server.gateway.authorization.rights import (
     Action,
@@ -136,12 +137,13 @@ def _admit_executor(table: MaterializedTable, services: Services, *texts: str) -
     executor = definition.execute_as or table.owner
     if not distinguishes_users(services.config) or owner_administers(executor, services):
         return None
-    features = services.config.authorization.allow
     rights = (
         rights_of_owner(table.owner, services)
         if definition.execute_as is None
         else rights_of(definition.execute_as, services)
     )
+    names = services.config.authorization.allow
+    features = Features(names=names, readable=readable_places(rights, services))
     accesses: tuple[Access, ...] = ()
     for text in (definition.expanded_query, *texts):
         request = Survey(
@@ -154,7 +156,7 @@ def _admit_executor(table: MaterializedTable, services: Services, *texts: str) -
         accesses += services.engine.call(request).accesses
     # A refresh has the texts of views written into its query.
     judge_accesses(accesses, executor, rights, services, besides=table, definers=False)
-    return Admission(accesses=accesses, features=features)
+    return Admission(accesses=accesses, features=names)
 
 
 # ---- one statement ---------------------------------------------------------------------------
@@ -243,9 +245,9 @@ def judge(
 
     :return: what the statement's plans may access; None for everything.
     """
-    if surveyed is None:
+    if surveyed is None or context.features is None:
         return None
     user, services = context.session.user, context.services
     rights = rights_of(user, services)
     judge_accesses(surveyed.accesses, user, rights, services, besides=besides, definers=definers)
-    return Admission(accesses=surveyed.accesses, features=context.features or ())
+    return Admission(accesses=surveyed.accesses, features=context.features.names)

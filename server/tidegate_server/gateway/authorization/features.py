@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from tidegate_server.core.config import Config, Hazard
-from tidegate_server.gateway.authorization.users import is_administrator
+from tidegate_server.core.model.access import Features
+from tidegate_server.gateway.authorization.places import external_locations, readable_places
+from tidegate_server.gateway.authorization.users import is_administrator, rights_of
 from tidegate_server.gateway.context import Services
 
 _UNCHECKED = ("NONE", "NOSASL")
 
 
-def allowed_features(user: str, services: Services) -> tuple[str, ...] | None:
-    """Return the features beyond tables that a user may use; None for all."""
+def allowed_features(user: str, services: Services) -> Features | None:
+    """Return what a user may use beyond tables; None for everything."""
     if not distinguishes_users(services.config) or is_administrator(user, services):
         return None
-    return services.config.authorization.allow
+    readable: tuple[str, ...] = ()
+    if external_locations(services):  # the rights are not needed otherwise
+        readable = readable_places(rights_of(user, services), services)
+    return Features(names=services.config.authorization.allow, readable=readable)
 
 
 def may_use(feature: Hazard, services: Services, user: str) -> bool:
-    features = allowed_features(user, services)
-    return features is None or feature in features
+    """Return whether a user may use a feature."""
+    if not distinguishes_users(services.config) or is_administrator(user, services):
+        return True
+    return feature in services.config.authorization.allow
 
 
 def distinguishes_users(config: Config) -> bool:

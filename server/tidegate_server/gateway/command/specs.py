@@ -9,6 +9,7 @@ from typing import Any
 
 from tidegate_server.core.messages.requests import InlinedTable, PinnedVersions
 from tidegate_server.core.model.result import Result
+from tidegate_server.core.sql import external_statements as es
 from tidegate_server.core.sql import privilege_statements as ps
 from tidegate_server.core.sql import statements as st
 from tidegate_server.core.sql.statements import ListingKind
@@ -30,6 +31,7 @@ from tidegate_server.gateway.command import (
     convert,
     create,
     describe,
+    external,
     held,
     lifecycle,
     redefine,
@@ -304,4 +306,19 @@ SPECS: Mapping[type[st.Statement], StatementSpec] = {
         check=nothing, run=_without_text(roles.show_roles), returns_rows=_always
     ),
     ps.SetOwner: StatementSpec(check=nothing, run=_without_text(owner.set_owner)),
+    # ---- what is outside of the warehouse
+    es.CreateExternalLocation: StatementSpec(
+        check=nothing, run=_without_text(external.create_location)
+    ),
+    es.SetExternalLocationUrl: StatementSpec(
+        check=nothing, run=_without_text(external.set_location_url)
+    ),
+    es.RenameExternal: StatementSpec(check=nothing, run=_without_text(external.rename)),
+    es.DropExternal: StatementSpec(check=nothing, run=_without_text(external.drop)),
+    es.ShowExternal: StatementSpec(
+        check=nothing, run=_without_text(external.show), returns_rows=_always
+    ),
+    es.DescribeExternal: StatementSpec(
+        check=nothing, run=_without_text(external.describe), returns_rows=_always
+    ),
 }
