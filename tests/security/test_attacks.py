@@ -198,6 +198,57 @@ FOREIGN = [
     "CREATE TABLE bob.l (who STRING) USING parquet LOCATION '{location}/../{last}'",
     "CREATE EXTERNAL TABLE bob.l (who STRING) STORED AS PARQUET LOCATION '{location}*'",
 ]
+LANDED = [
+    "SELECT * FROM csv.`{landing}/../secret`",
+    "SELECT * FROM csv.`{landing}/link`",
+    "SELECT * FROM csv.`{landing}/link/s.csv`",
+    "SELECT * FROM csv.`{landing}/*`",
+    "SELECT * FROM csv.`{landing}/{in,../secret}`",
+    "SELECT * FROM csv.`{landing}/mixed`",
+    "SELECT nope FROM csv.`{landing}/mixed`",
+    "SELECT nope FROM csv.`{landing}/link`",
+    "SELECT nope FROM IDENTIFIER('csv.`{landing}/link`')",
+    "SELECT * FROM csv.`{other}`",
+    "SELECT * FROM text.`{landing}x`",
+    "SELECT * FROM csv.`passwd`",
+    "EXECUTE IMMEDIATE 'SELECT * FROM csv.`{other}`'",
+    "BEGIN DECLARE q STRING DEFAULT 'csv.`{other}`'; SELECT nope FROM IDENTIFIER(q); END",
+    (
+        "BEGIN DECLARE q STRING DEFAULT 'csv.`{landing}/link`'; "
+        "SELECT * FROM csv.`{landing}/in`; SELECT * FROM IDENTIFIER(q); END"
+    ),
+    "SELECT * FROM csv.`{landing}/in` JOIN csv.`{other}`",
+    "SELECT * FROM csv.`{landing}/in` WITH (path = '{other}')",
+    "CREATE TEMPORARY VIEW f USING csv OPTIONS (path '{landing}/link')",
+    "CREATE TEMPORARY VIEW f USING csv OPTIONS (PATH '{other}')",
+    "CREATE TEMPORARY VIEW f USING csv OPTIONS (paths '[\"{other}\"]')",
+    "CREATE TABLE bob.f (x STRING) USING csv LOCATION '{landing}/in'",
+    "CREATE TABLE bob.f (x STRING) USING csv OPTIONS (path '{landing}/in')",
+    "CREATE TABLE delta.`{landing}/new` (x STRING) USING delta",
+    "CREATE SCHEMA s LOCATION '{landing}/s'",
+    "ALTER TABLE bob.own SET LOCATION '{landing}/in'",
+    "INSERT OVERWRITE DIRECTORY '{landing}/in' USING csv SELECT 1",
+    "BEGIN SELECT * FROM csv.`{landing}/in`; EXECUTE IMMEDIATE "
+    "'INSERT OVERWRITE DIRECTORY \\'{landing}/in\\' USING csv SELECT 1'; END",
+    "INSERT INTO delta.`{landing}/anns` VALUES ('x')",
+    "SELECT * FROM delta.`{landing}/anns`",
+    "SELECT * FROM parquet.`{landing}/anns/*`",
+    "VACUUM '{landing}/anns'",
+    (
+        "CREATE MATERIALIZED TABLE bob.f FRESHNESS = INTERVAL '1' DAY AS "
+        "SELECT * FROM csv.`{landing}/link`"
+    ),
+    (
+        "CREATE MATERIALIZED TABLE bob.f FRESHNESS = INTERVAL '1' DAY AS SELECT * FROM STREAM "
+        "read_files('{landing}/../secret', format => 'text', schema => 'x STRING')"
+    ),
+    "CREATE EXTERNAL LOCATION all URL '/'",
+    "ALTER EXTERNAL LOCATION landing SET URL '/'",
+    "ALTER EXTERNAL LOCATION landing OWNER TO USER bob",
+    "DROP EXTERNAL LOCATION landing",
+    "DESCRIBE EXTERNAL LOCATION other",
+    "GRANT READ FILES ON EXTERNAL LOCATION landing TO PUBLIC",
+]
 RESERVED = [
     "ALTER TABLE bob.own SET TBLPROPERTIES ('tidegate.id' = 'x')",
     "ALTER TABLE pay.salaries SET TBLPROPERTIES ('Tidegate.Id' = 'x')",
@@ -208,12 +259,47 @@ RESERVED = [
 ]
 
 
-@pytest.mark.parametrize("attacks", [PROGRAMS, SWITCHED_OFF, FILES, FOREIGN, RESERVED])
+@pytest.fixture(scope="module")
+def landing(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An external location whose files bob may read, beside one of others."""
+    folder = tmp_path_factory.mktemp("files")
+    landing, other, secret = folder / "landing", folder / "other", folder / "secret"
+    for each in (landing / "in", landing / "mixed", other, secret):
+        each.mkdir(parents=True)
+        (each / "s.csv").write_text("fine" if each == landing / "in" else HUSH)
+    (landing / "mixed" / "s.csv").unlink()
+    (landing / "mixed" / "s.csv").symlink_to(secret / "s.csv")
+    (landing / "link").symlink_to(secret)
+    run_as(
+        server,
+        "root",
+        f"CREATE EXTERNAL LOCATION landing URL '{landing}'",
+        f"CREATE EXTERNAL LOCATION other URL '{other}'",
+        "GRANT CREATE EXTERNAL TABLE ON EXTERNAL LOCATION landing TO USER ann",
+        "GRANT READ FILES ON EXTERNAL LOCATION landing TO USER bob",
+    )
+    run_as(
+        server,
+        "ann",
+        f"CREATE TABLE pay.landed USING delta LOCATION '{landing}/anns' AS SELECT 'hush' AS who",
+    )
+    assert run_as(server, "bob", f"SELECT * FROM csv.`{landing}/in`") == [("fine",)]
+    return landing
+
+
+@pytest.mark.parametrize("attacks", [PROGRAMS, SWITCHED_OFF, FILES, FOREIGN, LANDED, RESERVED])
 def test_a_user_without_privileges_gets_nothing(
-    server: Server, location: str, attacks: list[str]
+    server: Server, location: str, landing: Path, attacks: list[str]
 ) -> None:
-    last = Path(location).name
-    texts = [text.replace("{location}", location).replace("{last}", last) for text in attacks]
+    places = {
+        "{location}": location,
+        "{last}": Path(location).name,
+        "{landing}": str(landing),
+        "{other}": str(landing.parent / "other"),
+    }
+    texts = list(attacks)
+    for name, place in places.items():
+        texts = [text.replace(name, place) for text in texts]
     outcomes = {text: attack(server, text) for text in texts}
     # A name computed from a path is a name, and no such table exists.
     refused = (DENIED, "TABLE_OR_VIEW_NOT_FOUND", "DELTA_UNSUPPORTED_EXPRESSION")

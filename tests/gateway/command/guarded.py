@@ -16,12 +16,14 @@ from tidegate_server.core.messages.answers import (
     Mention,
     NameList,
     ObjectFound,
+    PlacesFound,
     Reading,
     SchemaNames,
     Surveyed,
 )
 from tidegate_server.core.messages.requests import (
     FindObject,
+    FindPlaces,
     ListFunctions,
     ListNames,
     SetObjectOwner,
@@ -46,6 +48,7 @@ from tidegate_server.gateway.authorization.rights import (
 )
 from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.runs.orders import refresh_order
+from tidegate_server.gateway.store.external import ExternalObjects, MemoryExternalObjects
 from tidegate_server.gateway.store.privileges import MemoryPrivileges, Privileges
 
 DAILY = example(id="t-1", name=TableName("c", "d", "daily"), owner="ann")
@@ -92,6 +95,8 @@ class SurveyingEngine(FakeEngine):
         self.schema_owner = "ROLE public"
         """The owner of the schema with the materialized tables."""
         self.objects: dict[Key, str] = {(SecuredKind.SCHEMA, "d", ""): "dora"}
+        self.links: dict[str, str] = {}
+        """Where paths are, if not where they say."""
         self.before_answer: Callable[[object], None] = lambda request: None
 
     def call(self, request, **options):  # type: ignore[no-untyped-def]
@@ -111,6 +116,9 @@ class SurveyingEngine(FakeEngine):
             case ListNames():
                 self._raise_failure(request)
                 return self._names()
+            case FindPlaces(paths=paths):
+                places = tuple(self.links.get(path, path) for path in paths)
+                return PlacesFound(places=places, warehouse="file:/hive")
             case ListFunctions():
                 found = (FunctionName(n, s) for k, s, n in self.objects if k.value == "FUNCTION")
                 return FunctionList(functions=(FunctionName("abs"), *found))
@@ -156,6 +164,7 @@ class Guarded(World):
     """A world in which privileges are checked; ann owns m, and n, which reads m."""
 
     privileges: Privileges = field(default_factory=MemoryPrivileges)
+    external: ExternalObjects = field(default_factory=MemoryExternalObjects)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -168,7 +177,7 @@ class Guarded(World):
         self.execute("CREATE MATERIALIZED TABLE n FRESHNESS = INTERVAL '1' DAY AS SELECT 2")
 
     def _services(self) -> Services:
-        return replace(super()._services(), privileges=self.privileges)
+        return replace(super()._services(), privileges=self.privileges, external=self.external)
 
     def be(self, user: str) -> None:
         self.session.user = user

@@ -1,30 +1,34 @@
-"""CREATE, ALTER, DROP, SHOW and DESCRIBE of external locations."""
+"""CREATE, ALTER, DROP, SHOW and DESCRIBE of external locations and connections."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable
 
+from tidegate_server.core.errors import Code
 from tidegate_server.core.model.privileges import SecuredKind
+from tidegate_server.core.model.secrets import is_sensitive
 from tidegate_server.core.sql.cursor import Cursor
 from tidegate_server.core.sql.external_statements import (
+    CreateConnection,
     CreateExternalLocation,
     DescribeExternal,
     DropExternal,
     RenameExternal,
+    SetConnectionOptions,
     SetExternalLocationUrl,
     ShowExternal,
 )
 from tidegate_server.core.sql.privilege_statements import OnObject, SetOwner
-from tidegate_server.core.sql.privileges import owner_clause
+from tidegate_server.core.sql.privileges import EXTERNAL, owner_clause
 
-WORDS: Final[Mapping[SecuredKind, tuple[str, ...]]] = {
-    SecuredKind.EXTERNAL_LOCATION: ("EXTERNAL", "LOCATION"),
-}
-"""How each kind is written; its plural has an S."""
 _CREDENTIAL = (
     "Credentials of storage are settings of the server: write them into [engine.settings], "
     "and leave WITH out."
+)
+
+_SECRET = (
+    "Write {key} secret('name'), and the secret into the server's configuration: "
+    "[secrets] name = {{ file = '...' }}."
 )
 
 
@@ -48,6 +52,65 @@ def alter_location(at: Cursor) -> SetExternalLocationUrl | RenameExternal | SetO
     return _alter(SecuredKind.EXTERNAL_LOCATION, name, at)
 
 
+def create_connection(at: Cursor) -> CreateConnection:
+    """Read the rest of a CREATE CONNECTION."""
+    if_not_exists = at.accept("IF", "NOT", "EXISTS")
+    name = _name(at)
+    at.expect("TYPE")
+    system = at.name("a type, such as POSTGRESQL").lower()
+    at.expect("OPTIONS")
+    options, secrets = _options(at)
+    comment = at.string("a comment in quotes") if at.accept("COMMENT") else None
+    return CreateConnection(
+        name=name,
+        type=system,
+        options=options,
+        secrets=secrets,
+        comment=comment,
+        if_not_exists=if_not_exists,
+    )
+
+
+def alter_connection(at: Cursor) -> SetConnectionOptions | RenameExternal | SetOwner:
+    """Read the rest of an ALTER CONNECTION."""
+    name = _name(at)
+    if at.accept("SET", "OPTIONS") or at.accept("OPTIONS"):
+        options, secrets = _options(at)
+        return SetConnectionOptions(name=name, options=options, secrets=secrets)
+    return _alter(SecuredKind.CONNECTION, name, at)
+
+
+def _options(at: Cursor) -> tuple[dict[str, str], dict[str, str]]:
+    """Read options in parentheses: those with values, and those with names of secrets."""
+    options: dict[str, str] = {}
+    secrets: dict[str, str] = {}
+    at.expect("(")
+    while True:
+        start = at.offset
+        key = at.string() if at.sees_string() else at.name("the name of an option")
+        key = key.lower()
+        if key in options or key in secrets:
+            reason = f"the option {key} occurs twice"
+            raise at.failure(Code.INVALID_REQUEST, offset=start, reason=reason)
+        at.accept("=")
+        if at.accept("SECRET", "("):
+            secrets[key] = at.string("the name of a secret in quotes")
+            at.expect(")")
+        elif is_sensitive(key) and at.sees_string():
+            raise at.failure(
+                Code.NOT_SUPPORTED,
+                offset=start,
+                what=f"A literal value of {key}",
+                hint=_SECRET.format(key=key),
+            )
+        else:
+            options[key] = at.string("a value in quotes")
+        if not at.accept(","):
+            break
+    at.expect(")")
+    return options, secrets
+
+
 def drop(kind: SecuredKind) -> Callable[[Cursor], DropExternal]:
     """Return the rule for the rest of a DROP."""
 
@@ -65,7 +128,7 @@ def show(kind: SecuredKind) -> Callable[[Cursor], ShowExternal]:
 
 def describe(at: Cursor) -> DescribeExternal | None:
     """Read what follows DESCRIBE; None if it is not about an external location."""
-    for kind, words in WORDS.items():
+    for kind, words in EXTERNAL.items():
         if at.sees(*words) and at.sees_name(len(words)):
             at.accept(*words)
             return DescribeExternal(kind=kind, name=_name(at))

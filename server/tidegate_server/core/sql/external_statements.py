@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tidegate_server.core.model.privileges import SecuredKind
 
@@ -26,8 +27,33 @@ class SetExternalLocationUrl:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateConnection:
+    """CREATE CONNECTION [IF NOT EXISTS] c TYPE t OPTIONS (...) [COMMENT '...'].
+
+    The type and the names of options are in lower case.
+    """
+
+    name: str
+    type: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Options whose values are secrets of the configuration, with the names of these."""
+    comment: str | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetConnectionOptions:
+    """ALTER CONNECTION c SET OPTIONS (...)."""
+
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RenameExternal:
-    """ALTER EXTERNAL LOCATION l RENAME TO k."""
+    """ALTER { EXTERNAL LOCATION | CONNECTION } l RENAME TO k."""
 
     kind: SecuredKind
     name: str
@@ -36,7 +62,7 @@ class RenameExternal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropExternal:
-    """DROP EXTERNAL LOCATION [IF EXISTS] l."""
+    """DROP { EXTERNAL LOCATION | CONNECTION } [IF EXISTS] l."""
 
     kind: SecuredKind
     name: str
@@ -45,14 +71,14 @@ class DropExternal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowExternal:
-    """SHOW EXTERNAL LOCATIONS."""
+    """SHOW { EXTERNAL LOCATIONS | CONNECTIONS }."""
 
     kind: SecuredKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeExternal:
-    """DESCRIBE EXTERNAL LOCATION l."""
+    """DESCRIBE { EXTERNAL LOCATION | CONNECTION } l."""
 
     kind: SecuredKind
     name: str
@@ -61,6 +87,8 @@ class DescribeExternal:
 ExternalStatement = (
     CreateExternalLocation
     | SetExternalLocationUrl
+    | CreateConnection
+    | SetConnectionOptions
     | RenameExternal
     | DropExternal
     | ShowExternal

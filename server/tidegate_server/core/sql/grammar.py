@@ -387,6 +387,10 @@ RULES: Mapping[tuple[str, ...], Rule] = {
     ("ALTER", "EXTERNAL", "LOCATION"): external.alter_location,
     ("DROP", "EXTERNAL", "LOCATION"): external.drop(SecuredKind.EXTERNAL_LOCATION),
     ("SHOW", "EXTERNAL", "LOCATIONS"): external.show(SecuredKind.EXTERNAL_LOCATION),
+    ("CREATE", "CONNECTION"): external.create_connection,
+    ("ALTER", "CONNECTION"): external.alter_connection,
+    ("DROP", "CONNECTION"): external.drop(SecuredKind.CONNECTION),
+    ("SHOW", "CONNECTIONS"): external.show(SecuredKind.CONNECTION),
     ("SHOW", "VERSIONS"): _show_versions,
     ("VERIFY", *TABLE): _verify,
     **{

@@ -69,6 +69,13 @@ _KINDS: Mapping[str, SecuredKind] = {
     "FUNCTION": SecuredKind.FUNCTION,
     "MATERIALIZED": SecuredKind.MATERIALIZED_TABLE,
 }
+EXTERNAL: Mapping[SecuredKind, tuple[str, ...]] = {
+    SecuredKind.EXTERNAL_LOCATION: ("EXTERNAL", "LOCATION"),
+    SecuredKind.CONNECTION: ("CONNECTION",),
+}
+"""How objects are written that are in no schema."""
+_AFTER = ("TO", "FROM", "FOR", "SET", "OWNER")
+"""What may follow a table of such a name."""
 _ADMIN_OPTION = "Administrators grant roles: leave WITH ADMIN OPTION out."
 
 
@@ -163,9 +170,10 @@ def _object(at: Cursor) -> OnObject:
 def _kind_and_name(at: Cursor) -> OnObject:
     if at.accept_any(*_SCHEMAS):
         return OnObject(kind=SecuredKind.SCHEMA, name=_schema_name(at))
-    if at.sees("EXTERNAL", "LOCATION") and at.sees_name(2):
-        at.expect("EXTERNAL", "LOCATION")
-        return OnObject(kind=SecuredKind.EXTERNAL_LOCATION, name=(at.name().lower(),))
+    for kind, words in EXTERNAL.items():
+        if at.sees(*words) and at.sees_name(len(words)) and at.spelling(len(words)) not in _AFTER:
+            at.accept(*words)
+            return OnObject(kind=kind, name=(at.name().lower(),))
     if at.accept("MATERIALIZED"):
         at.expect("TABLE")
         return OnObject(kind=SecuredKind.MATERIALIZED_TABLE, name=clauses.table_name(at))

@@ -814,11 +814,9 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
     private void stream(DataSource source, String via) throws Exception {
       source(source.className());
-      options(scala.jdk.javaapi.CollectionConverters.asJava(source.options()));
+      placed(source.options(), "READ", via);
       scala.collection.Iterator paths = source.paths().iterator();
-      while (paths.hasNext()) path("SELECT", new Path((String) paths.next()), via);
-      scala.Option path = source.options().get("path");
-      if (path.isDefined()) path("SELECT", new Path((String) path.get()), via);
+      while (paths.hasNext()) path("READ", new Path((String) paths.next()), via);
     }
 
     private void table(DeltaTableV2 table, String act, String via) throws Exception {

@@ -194,12 +194,15 @@ def describe(access: Access) -> str:
 
 
 def _error(refused: Access, user: str) -> ServerError:
+    hint = "Write the names of all objects into the statement."
+    if refused.kind is ObjectKind.PATH:
+        hint = "Name the path itself: a computed name, a link or the log of a table leads there."
     return error(
         Code.ACCESS_DENIED,
         user=user,
         privilege="administration",
         object=f"{describe(refused)}, which was not known before the statement ran",
-        hint="Write the names of all objects into the statement.",
+        hint=hint,
     )
 
 

@@ -153,15 +153,15 @@ public class Listing {
       ResultSet rows =
           connection
               .prepareStatement(
-                  "SELECT \"NAME\", '', \"OWNER_NAME\", \"DB_LOCATION_URI\", NULL"
-                      + " FROM \"DBS\" UNION ALL"
-                      + " SELECT D.\"NAME\", T.\"TBL_NAME\", T.\"OWNER\", S.\"LOCATION\","
+                  "SELECT \\"NAME\\", '', \\"OWNER_NAME\\", \\"DB_LOCATION_URI\\", NULL"
+                      + " FROM \\"DBS\\" UNION ALL"
+                      + " SELECT D.\\"NAME\\", T.\\"TBL_NAME\\", T.\\"OWNER\\", S.\\"LOCATION\\","
                       // Spark stores that of an external table here.
-                      + " CAST(P.\"PARAM_VALUE\" AS VARCHAR(4000))"
-                      + " FROM \"DBS\" D JOIN \"TBLS\" T ON T.\"DB_ID\" = D.\"DB_ID\""
-                      + " JOIN \"SDS\" S ON S.\"SD_ID\" = T.\"SD_ID\""
-                      + " LEFT JOIN \"SERDE_PARAMS\" P ON P.\"SERDE_ID\" = S.\"SERDE_ID\""
-                      + " AND P.\"PARAM_KEY\" = 'path'")
+                      + " CAST(P.\\"PARAM_VALUE\\" AS VARCHAR(4000))"
+                      + " FROM \\"DBS\\" D JOIN \\"TBLS\\" T ON T.\\"DB_ID\\" = D.\\"DB_ID\\""
+                      + " JOIN \\"SDS\\" S ON S.\\"SD_ID\\" = T.\\"SD_ID\\""
+                      + " LEFT JOIN \\"SERDE_PARAMS\\" P ON P.\\"SERDE_ID\\" = S.\\"SERDE_ID\\""
+                      + " AND P.\\"PARAM_KEY\\" = 'path'")
               .executeQuery();
       while (rows.next()) {
         List row = row(rows, 3);

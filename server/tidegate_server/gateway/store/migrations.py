@@ -230,7 +230,7 @@ def add_initial_grants(connection: Connection) -> None:
 
 def add_external_objects(connection: Connection) -> None:
     """Create the table of external locations and connections."""
-    external_objects.create(connection)
+    external_objects.create(connection, checkfirst=True)
 
 
 MIGRATIONS: tuple[Migration, ...] = (
