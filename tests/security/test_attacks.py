@@ -228,8 +228,10 @@ LANDED = [
     "CREATE SCHEMA s LOCATION '{landing}/s'",
     "ALTER TABLE bob.own SET LOCATION '{landing}/in'",
     "INSERT OVERWRITE DIRECTORY '{landing}/in' USING csv SELECT 1",
-    "BEGIN SELECT * FROM csv.`{landing}/in`; EXECUTE IMMEDIATE "
-    "'INSERT OVERWRITE DIRECTORY \\'{landing}/in\\' USING csv SELECT 1'; END",
+    (
+        "BEGIN SELECT * FROM csv.`{landing}/in`; EXECUTE IMMEDIATE "
+        "'INSERT OVERWRITE DIRECTORY \\'{landing}/in\\' USING csv SELECT 1'; END"
+    ),
     "INSERT INTO delta.`{landing}/anns` VALUES ('x')",
     "SELECT * FROM delta.`{landing}/anns`",
     "SELECT * FROM parquet.`{landing}/anns/*`",

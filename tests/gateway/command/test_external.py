@@ -68,7 +68,7 @@ def test_only_administrators_create_one_and_choose_its_url(guarded_world: Guarde
     [
         ("data/in", "not an absolute path"),
         ("file:/data/*", "a pattern"),
-        ("file:/warehouse/d.db/t", "overlaps the warehouse"),
+        ("file:/hive/d.db/t", "overlaps the warehouse"),
         ("file:/", "overlaps the warehouse"),
         ("file:/data/in/deep", "overlaps the external location landing"),
         ("file:/data", "overlaps the external location landing"),

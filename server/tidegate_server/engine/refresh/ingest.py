@@ -23,6 +23,7 @@ from tidegate_server.core.refresh.request import (
 )
 from tidegate_server.core.refresh.steps import IngestRows
 from tidegate_server.core.sql.streams import Stream, find_stream
+from tidegate_server.engine.gate.gate import enforcing
 from tidegate_server.engine.query.streams import stream_view
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.storage.base import TableFormat, Written, fencing_error
@@ -159,7 +160,8 @@ def _taken_in(
     base = last.version if last is not None else None
     landing = _Landing(order, format, checkpoint, place, base)
     with stream_view(session, stream):
-        frame = session.sql(stream.with_view(order.expanded_query))
+        with enforcing(session, order.admission, order.executor):
+            frame = session.sql(stream.with_view(order.expanded_query))
         writer = frame.writeStream.foreachBatch(landing).option("checkpointLocation", place)
         # One batch for all new rows, because a refresh is one commit.
         query = writer.trigger(once=True).start()
