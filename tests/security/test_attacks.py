@@ -25,6 +25,9 @@ administrators = ["root"]
 
 [engine.settings]
 "spark.hadoop.fs.s3a.secret.key" = "hush"
+
+[secrets]
+crm = "hush"
 """
 HUSH = "hush"
 DENIED = "ACCESS_DENIED"
@@ -251,6 +254,37 @@ LANDED = [
     "DESCRIBE EXTERNAL LOCATION other",
     "GRANT READ FILES ON EXTERNAL LOCATION landing TO PUBLIC",
 ]
+CONNECTED = [
+    "SELECT * FROM crm.APP.LEADS",
+    "SELECT nope FROM crm.APP.LEADS",
+    "SELECT * FROM IDENTIFIER('crm.APP.' || 'LEADS')",
+    "SELECT (SELECT max(who) FROM crm.APP.LEADS)",
+    "EXECUTE IMMEDIATE 'SELECT * FROM crm.APP.LEADS'",
+    "BEGIN DECLARE q STRING DEFAULT 'crm.APP.LEADS'; SELECT nope FROM IDENTIFIER(q); END",
+    "CREATE VIEW bob.f AS SELECT * FROM crm.APP.LEADS",
+    "CREATE MATERIALIZED TABLE bob.f FRESHNESS = INTERVAL '1' DAY AS TABLE crm.APP.LEADS",
+    "CREATE FUNCTION bob.f() RETURNS STRING RETURN (SELECT max(who) FROM crm.APP.LEADS)",
+    "USE crm",
+    "SET CATALOG crm ;; SELECT * FROM APP.LEADS",
+    "SET CATALOG IDENTIFIER('c' || 'rm')",
+    "SHOW TABLES IN crm.APP",
+    "SHOW SCHEMAS IN crm",
+    "DESCRIBE crm.APP.LEADS",
+    "INSERT INTO crm.APP.LEADS VALUES ('x')",
+    "CREATE TABLE crm.APP.MINE (a INT)",
+    "DROP TABLE crm.APP.LEADS",
+    "CREATE SCHEMA crm.mine",
+    "CACHE TABLE c AS SELECT * FROM crm.APP.LEADS",
+    "DESCRIBE CONNECTION crm",
+    "SET spark.sql.catalog.crm.url",
+    "SET spark.sql.catalog.crm.password",
+    "SET spark.sql.catalog.mine=org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog",
+    "CREATE CONNECTION mine TYPE jdbc OPTIONS (url 'jdbc:derby:memory:crm', driver 'x')",
+    "ALTER CONNECTION crm SET OPTIONS (url 'jdbc:derby:memory:mine')",
+    "ALTER CONNECTION crm RENAME TO mine",
+    "DROP CONNECTION crm",
+    "GRANT USE CONNECTION ON CONNECTION crm TO USER bob",
+]
 RESERVED = [
     "ALTER TABLE bob.own SET TBLPROPERTIES ('tidegate.id' = 'x')",
     "ALTER TABLE pay.salaries SET TBLPROPERTIES ('Tidegate.Id' = 'x')",
@@ -289,9 +323,26 @@ def landing(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return landing
 
 
-@pytest.mark.parametrize("attacks", [PROGRAMS, SWITCHED_OFF, FILES, FOREIGN, LANDED, RESERVED])
+@pytest.fixture(scope="module")
+def connection(server: Server) -> str:
+    """A connection to a database in memory, in which a user without its privilege finds nothing."""
+    options = (
+        "url 'jdbc:derby:memory:crm;create=true', driver 'org.apache.derby.jdbc.EmbeddedDriver'"
+    )
+    run_as(
+        server,
+        "root",
+        f"CREATE CONNECTION crm TYPE jdbc OPTIONS ({options}, password secret('crm'))",
+        "CREATE TABLE crm.APP.LEADS AS SELECT 'hush' AS who",
+    )
+    return "crm"
+
+
+@pytest.mark.parametrize(
+    "attacks", [PROGRAMS, SWITCHED_OFF, FILES, FOREIGN, LANDED, CONNECTED, RESERVED]
+)
 def test_a_user_without_privileges_gets_nothing(
-    server: Server, location: str, landing: Path, attacks: list[str]
+    server: Server, location: str, landing: Path, connection: str, attacks: list[str]
 ) -> None:
     places = {
         "{location}": location,
@@ -309,6 +360,7 @@ def test_a_user_without_privileges_gets_nothing(
     assert not let_through
     assert run_as(server, "ann", "SELECT * FROM pay.totals") == [(HUSH, 1)]
     assert run_as(server, "root", "SHOW TABLES IN bob") == [("bob", "own", False)]
+    assert run_as(server, "root", "SELECT * FROM crm.APP.LEADS") == [(HUSH,)]
 
 
 def test_a_name_that_changes_between_look_and_run_opens_nothing(server: Server) -> None:

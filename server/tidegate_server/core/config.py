@@ -270,6 +270,8 @@ class EngineSection(_Section):
     """Whether Spark's Kafka source is loaded, for STREAM read_kafka."""
     group_reads: bool = False
     """Whether the group of the server's user may read the tables."""
+    jars: tuple[str, ...] = ()
+    """Further jars on the class path, such as JDBC drivers."""
     settings: dict[str, Secret] = Field(default_factory=dict, repr=False)
     """Further Spark settings of the engine's session."""
     start_timeout: Annotated[float, Field(gt=0)] = 300.0
@@ -279,6 +281,15 @@ class EngineSection(_Section):
     spool_quota: Annotated[int, Field(ge=1 << 20)] = 64 << 30
     spool_quota_per_user: Annotated[int, Field(ge=0)] = 0
     """Bytes of the spool that the results of one login may take; 0 means all of them."""
+
+    @field_validator("jars")
+    @classmethod
+    def _are_files(cls, jars: tuple[str, ...]) -> tuple[str, ...]:
+        """Reject what is no file, which Java would ignore."""
+        missing = [jar for jar in jars if not Path(jar).is_file()]
+        if missing:
+            raise ValueError(f"{missing[0]} is not a file")
+        return tuple(str(Path(jar).resolve()) for jar in jars)
 
 
 class SchedulerSection(_Section):
@@ -387,6 +398,8 @@ class Config(BaseSettings):
     """Impersonation rules by user name."""
     options: dict[str, Secret] = Field(default_factory=dict, repr=False)
     """Server-wide defaults of materialized-table.* and workflow-scheduler.* options."""
+    secrets: dict[str, Secret] = Field(default_factory=dict, repr=False)
+    """Secrets that connections refer to, by name."""
 
     _secret_variables: frozenset[str] = PrivateAttr(default=frozenset())
 

@@ -43,6 +43,7 @@ from tidegate_server.core.messages.requests import (
     Analyze,
     BackfillTable,
     Cancel,
+    CheckConnection,
     CheckExpressions,
     CheckSettings,
     CloseResult,
@@ -71,6 +72,7 @@ from tidegate_server.core.messages.requests import (
     Ping,
     PlaceTables,
     PublishHeld,
+    PutConnections,
     PutView,
     Refresh,
     RegisterSystemTable,
@@ -100,6 +102,7 @@ from tidegate_server.engine.definition.evolve import (
     put_view,
     rewrite_names,
 )
+from tidegate_server.engine.gate.connections import build_catalog, put_connections
 from tidegate_server.engine.gate.gate import limiting, running_as
 from tidegate_server.engine.jvm.memory import JvmMemory
 from tidegate_server.engine.metastore.directories import Directories
@@ -407,6 +410,14 @@ class Handlers:
     def find_object(self, request: FindObject) -> ObjectFound:
         return self._owners.find(request.kind, request.name)
 
+    def put_connections(self, request: PutConnections) -> Done:
+        put_connections(self._spark, request.connections)
+        return Done()
+
+    def check_connection(self, request: CheckConnection) -> Done:
+        build_catalog(self._spark, request.connection)
+        return Done()
+
     def find_places(self, request: FindPlaces) -> PlacesFound:
         return self._directories.places(request.paths)
 
@@ -489,6 +500,8 @@ HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
     ListNames: Control(Handlers.list_names),
     FindObject: Control(Handlers.find_object),
     FindPlaces: Control(Handlers.find_places),
+    PutConnections: Control(Handlers.put_connections),
+    CheckConnection: Control(Handlers.check_connection),
     SetObjectOwner: Control(Handlers.set_object_owner),
     ReleaseOwners: Work(Handlers.release_owners),
     ListTemporaryViews: Control(Handlers.list_temporary_views),

@@ -10,7 +10,9 @@ from tidegate_server.core.config import Config
 from tidegate_server.core.messages.answers import Progress
 from tidegate_server.core.model.access import Features
 from tidegate_server.core.model.clock import Clock
+from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.gateway.catalog.base import Catalog
+from tidegate_server.gateway.connections import SentConnections
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.link.memory import MemoryWatch
 from tidegate_server.gateway.observability.metrics import Metrics
@@ -49,11 +51,17 @@ class Services:
     metrics: Metrics = field(default_factory=Metrics)
     privileges: Privileges = field(default_factory=MemoryPrivileges)
     external: ExternalObjects = field(default_factory=MemoryExternalObjects)
+    sent_connections: SentConnections = field(default_factory=SentConnections)
     background: Background = field(default_factory=Background)
     store: StoreState | None = None
     """The health of the store; None if definitions are kept in memory."""
     memory: MemoryWatch | None = None
     """The memory of the engine; None if it is not watched."""
+
+    def ensure_connections(self) -> None:
+        """Give the engine the connections as the store has them; waits for an engine."""
+        found = self.external.all(SecuredKind.CONNECTION)
+        self.sent_connections.ensure(found, self.engine, self.config.secrets)
 
 
 @dataclass(slots=True, kw_only=True)

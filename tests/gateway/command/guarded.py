@@ -22,10 +22,12 @@ from tidegate_server.core.messages.answers import (
     Surveyed,
 )
 from tidegate_server.core.messages.requests import (
+    CheckConnection,
     FindObject,
     FindPlaces,
     ListFunctions,
     ListNames,
+    PutConnections,
     SetObjectOwner,
     Survey,
 )
@@ -46,6 +48,7 @@ from tidegate_server.gateway.authorization.admission import admit_order
 from tidegate_server.gateway.authorization.rights import (
     Action,
 )
+from tidegate_server.gateway.connections import SentConnections
 from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.runs.orders import refresh_order
 from tidegate_server.gateway.store.external import ExternalObjects, MemoryExternalObjects
@@ -119,6 +122,10 @@ class SurveyingEngine(FakeEngine):
             case FindPlaces(paths=paths):
                 places = tuple(self.links.get(path, path) for path in paths)
                 return PlacesFound(places=places, warehouse="file:/hive")
+            case PutConnections() | CheckConnection():
+                self.requests.append(request)
+                self._raise_failure(request)
+                return Done()
             case ListFunctions():
                 found = (FunctionName(n, s) for k, s, n in self.objects if k.value == "FUNCTION")
                 return FunctionList(functions=(FunctionName("abs"), *found))
@@ -165,6 +172,7 @@ class Guarded(World):
 
     privileges: Privileges = field(default_factory=MemoryPrivileges)
     external: ExternalObjects = field(default_factory=MemoryExternalObjects)
+    sent: SentConnections = field(default_factory=SentConnections)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -177,7 +185,12 @@ class Guarded(World):
         self.execute("CREATE MATERIALIZED TABLE n FRESHNESS = INTERVAL '1' DAY AS SELECT 2")
 
     def _services(self) -> Services:
-        return replace(super()._services(), privileges=self.privileges, external=self.external)
+        return replace(
+            super()._services(),
+            privileges=self.privileges,
+            external=self.external,
+            sent_connections=self.sent,
+        )
 
     def be(self, user: str) -> None:
         self.session.user = user

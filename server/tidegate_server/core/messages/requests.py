@@ -72,6 +72,7 @@ class EngineOptions:
     kafka: bool = False
     group_reads: bool = False
     """Whether the group of the server's user may read the tables."""
+    jars: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -542,6 +543,31 @@ class FindObject(Request[ObjectFound]):
 
     kind: SecuredKind
     name: TableName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """A connection as the engine uses it."""
+
+    name: str
+    options: Mapping[str, str] = field(repr=False)
+    """Spark's options of JDBC, with secrets."""
+    secret: tuple[str, ...] = ()
+    """The names of those options that are secrets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutConnections(Request[Done]):
+    """Replace all connections; one that cannot be used is logged and left out."""
+
+    connections: tuple[ConnectionOptions, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckConnection(Request[Done]):
+    """Check that the options of a connection can be used, without connecting."""
+
+    connection: ConnectionOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

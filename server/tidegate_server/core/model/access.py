@@ -39,7 +39,9 @@ class ObjectKind(Enum):
     PATH = "PATH"
     """Files named by their path. To CREATE one is to make it the directory of an object."""
     DIRECTORY = "DIRECTORY"
-    """The directory of an external table, which another object's may overlap."""
+    """The directory to which a link in the location of an external table leads."""
+    CONNECTION = "CONNECTION"
+    """Another system; to MODIFY it is to change anything there."""
     SETTING = "SETTING"
     FEATURE = "FEATURE"
     """A way to programs, files or the JVM."""
@@ -75,6 +77,8 @@ class Features:
     """As in the configuration."""
     readable: tuple[str, ...] = ()
     """The directories of which the analysis of a statement may open files."""
+    connections: tuple[str, ...] = ()
+    """The connections that it may use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

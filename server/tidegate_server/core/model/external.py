@@ -15,6 +15,11 @@ PLACE: Final = "place"
 """The option with the directory that this path was when it was set, as the file system says."""
 
 
+def option(options: Mapping[str, str], name: str) -> str | None:
+    """Return an option, whose name is written in any case."""
+    return next((value for key, value in options.items() if key.lower() == name), None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalObject:
     """An external location or a connection."""
@@ -26,7 +31,7 @@ class ExternalObject:
     type: str = ""
     """The kind of system that a connection leads to, in lower case."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """By their names in lower case."""
+    """Those of a connection as Spark has them for JDBC."""
     secrets: Mapping[str, str] = field(default_factory=dict)
     """The names of secrets of the configuration, by the options whose values they are."""
     owner: str

@@ -71,7 +71,7 @@ APPLICABLE: Final[Mapping[SecuredKind, tuple[Privilege, ...]]] = {
         *(Privilege.READ_FILES, Privilege.WRITE_FILES),
         Privilege.CREATE_EXTERNAL_TABLE,
     ),
-    SecuredKind.CONNECTION: (Privilege.USE_CONNECTION,),
+    SecuredKind.CONNECTION: (Privilege.USE_CONNECTION, Privilege.MODIFY),
 }
 """The privileges that apply to each kind of object."""
 

@@ -88,8 +88,7 @@ def _options(at: Cursor) -> tuple[dict[str, str], dict[str, str]]:
     while True:
         start = at.offset
         key = at.string() if at.sees_string() else at.name("the name of an option")
-        key = key.lower()
-        if key in options or key in secrets:
+        if key.lower() in map(str.lower, (*options, *secrets)):
             reason = f"the option {key} occurs twice"
             raise at.failure(Code.INVALID_REQUEST, offset=start, reason=reason)
         at.accept("=")

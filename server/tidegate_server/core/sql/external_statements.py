@@ -30,7 +30,7 @@ class SetExternalLocationUrl:
 class CreateConnection:
     """CREATE CONNECTION [IF NOT EXISTS] c TYPE t OPTIONS (...) [COMMENT '...'].
 
-    The type and the names of options are in lower case.
+    The type is in lower case.
     """
 
     name: str

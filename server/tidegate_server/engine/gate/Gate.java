@@ -29,6 +29,7 @@ import org.apache.spark.sql.catalyst.analysis.SQLFunctionNode;
 import org.apache.spark.sql.catalyst.analysis.SQLScalarFunction;
 import org.apache.spark.sql.catalyst.analysis.SQLTableFunction;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedIdentifier;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedNamespace;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTable;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTableOrView;
@@ -99,6 +100,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
   static final Set NOTHING =
       new HashSet(java.util.Arrays.asList(
           new String[] {"free", "internal", "relations", "objects", "unresolved"}));
+  /** Before the name of a connection among the places that may be read. */
+  static final String CONNECTION = "connection:";
   static final Set READS =
       new HashSet(java.util.Arrays.asList(new String[] {"SELECT", "DESCRIBE", "READ"}));
   static final String ON_FILES = "spark.sql.runSQLOnFiles";
@@ -116,6 +119,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
   private final Keys options = new Keys();
   private final Map admissions = new ConcurrentHashMap();
   private final Places places = new Places();
+  private final Connections connections = new Connections();
   /** Whether a name is that of a data source. */
   private final Map named = new ConcurrentHashMap();
 
@@ -180,7 +184,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
   /**
    * Begins an admission for the plans of this thread; returns the one before.
    *
-   * @param readable the places of which the analysis may open files while accesses are collected.
+   * @param readable the places of which the analysis may open files while accesses are collected,
+   *     and after an empty record the connections that it may use.
    * @param admitted the accesses; "*" to collect instead of refusing.
    * @param mark whether the session is a user's.
    * @param exact whether what was admitted in a view is admitted nowhere else. False for queries
@@ -193,7 +198,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     admissions.put(id, admission);
     if (mark) {
       session.sessionState().conf().setConfString(MARK, "true");
-      // Only after PathRule has seen them.
+      // Only after OutsideRule has seen them.
       session.sessionState().conf().setConfString(ON_FILES, String.valueOf(admission.files));
     }
     return change(session.sparkContext(), id);
@@ -250,9 +255,14 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     return new Rule((SparkSession) session);
   }
 
-  /** Returns what builds the rule that refuses paths before the analysis opens their files. */
-  public Object pathRule() {
-    return new PathRules();
+  /** Returns what builds the rule that runs before the others of the analysis. */
+  public Object outsideRule() {
+    return new OutsideRules();
+  }
+
+  /** Returns the connections, whose catalogs each session has from its next analysis on. */
+  public Connections connections() {
+    return connections;
   }
 
   /** Returns where a path without its pattern is. */
@@ -387,36 +397,38 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     }
   }
 
-  class PathRules extends scala.runtime.AbstractFunction1 {
+  class OutsideRules extends scala.runtime.AbstractFunction1 {
     public Object apply(Object session) {
-      return new PathRule((SparkSession) session);
+      return new OutsideRule((SparkSession) session);
     }
   }
 
   /**
-   * Refuses names that are paths before the analysis opens their files, also names that were
-   * computed. The analysis applies it to each text that it reads, before anything in it is resolved.
-   * What the text of a view names is left to the rule above, since its owner could read it.
+   * Refuses names that are paths or of connections before the analysis opens files or calls other
+   * systems, also names that were computed. The analysis applies it to each text that it reads,
+   * before anything in it is resolved. What the text of a view names is left to the rule above,
+   * since its owner could read it.
    */
-  class PathRule extends org.apache.spark.sql.catalyst.rules.Rule {
+  class OutsideRule extends org.apache.spark.sql.catalyst.rules.Rule {
     private final SparkSession session;
+    private int version = 0;
 
-    PathRule(SparkSession session) {
+    OutsideRule(SparkSession session) {
       this.session = session;
     }
 
     public TreeNode apply(TreeNode plan) {
+      version = connections.install(session, version);
       Admission admission = current(session);
-      if (admission == null || admission.everything || admission.features.contains("paths")) {
-        return plan;
-      }
+      if (admission == null || admission.everything) return plan;
       if (AnalysisContext.get().catalogAndNamespace().nonEmpty()) return plan;
       Walker walker = new Walker(session, true);
-      walker.pathsOnly = true;
+      walker.outsideOnly = true;
       for (Object one : walk(walker, (LogicalPlan) plan)) {
         admission.take((String) one);
-        String place = ((String) one).split(FIELD, -1)[4];
-        if (admission.collects && !admission.isReadable(place)) admission.refuse((String) one);
+        if (admission.collects && !admission.mayAnalyze(((String) one).split(FIELD, -1))) {
+          admission.refuse((String) one);
+        }
       }
       return plan;
     }
@@ -446,7 +458,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       everything = admitted == null;
       collects = "*".equals(admitted);
       Collections.addAll(this.features, features.split(FIELD));
-      if (!readable.isEmpty()) Collections.addAll(this.readable, readable.split(FIELD));
+      Collections.addAll(this.readable, readable.split(FIELD));
       boolean paths = collects || this.features.contains("paths");
       String[] lines =
           everything || collects || admitted.isEmpty() ? new String[0] : admitted.split(RECORD);
@@ -467,8 +479,10 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       files = paths;
     }
 
-    boolean isReadable(String place) {
-      return isIn(readable, place);
+    /** Whether an analysis that collects accesses may make one. */
+    boolean mayAnalyze(String[] one) {
+      if (one[1].equals("CONNECTION")) return readable.contains(CONNECTION + one[4]);
+      return isFree("READ") || isIn(readable, one[4]);
     }
 
     private static boolean isIn(Set directories, String place) {
@@ -537,8 +551,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     private final SparkSession session;
     private final boolean parsed;
     private final Map seen = new IdentityHashMap();
-    /** Whether only names that are paths are listed. */
-    boolean pathsOnly;
+    /** Whether only names that are paths or of connections are listed. */
+    boolean outsideOnly;
     /** Whether what was not admitted is refused. */
     boolean enforces;
 
@@ -561,8 +575,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     void plan(LogicalPlan node, String via) throws Exception {
       if (seen.put(node, "") != null) return;
       String inner = via;
-      if (pathsOnly) {
-        pathName(node);
+      if (outsideOnly) {
+        outside(node);
       } else if (node instanceof View) {
         View view = (View) node;
         if (!view.isTempView()) {
@@ -595,6 +609,9 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         command(node, via);
       } else {
         if (parsed) named(node);
+        else if (node instanceof ResolvedNamespace) {
+          connection("USAGE", ((ResolvedNamespace) node).catalog().name(), via);
+        }
         need(node);
       }
       fields(node, inner);
@@ -612,7 +629,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       String inner = via;
       if (node instanceof SQLScalarFunction) {
         inner = function(((SQLScalarFunction) node).function(), via);
-      } else if (!pathsOnly) {
+      } else if (!outsideOnly) {
         need(node);
       }
       fields(node, inner);
@@ -694,8 +711,16 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       return null;
     }
 
-    /** Adds the path that a parsed node has instead of a name. */
-    private void pathName(LogicalPlan node) throws Exception {
+    /** Adds an act on a connection; false if no connection has the name. */
+    private boolean connection(String act, String name, String via) {
+      if (!connections.has(name)) return false;
+      boolean uses = READS.contains(act) || act.equals("USAGE") || act.equals("USE");
+      add(uses ? "USE" : "MODIFY", "CONNECTION", "", "", name, "", via, "");
+      return true;
+    }
+
+    /** Adds the path or the connection in the name of a parsed node. */
+    private void outside(LogicalPlan node) throws Exception {
       if (node.nodeName().startsWith("UnresolvedPathBased")) {
         path("READ", new Path((String) value(node, "path")), "");
         return;
@@ -703,7 +728,13 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       boolean created = node instanceof UnresolvedIdentifier;
       scala.collection.immutable.Seq parts =
           created ? ((UnresolvedIdentifier) node).nameParts() : parts(node);
+      if (node instanceof UnresolvedNamespace) {
+        parts = ((UnresolvedNamespace) node).multipartIdentifier();
+        if (parts.nonEmpty()) connection("USE", parts.head().toString(), "");
+        return;
+      }
       if (parts == null) return;
+      if (parts.size() > 1 && connection("USE", parts.head().toString(), "")) return;
       String last = parts.last().toString();
       boolean path = last.indexOf('/') >= 0;
       if (!path && !created && parts.size() == 2 && isSource(session, parts.head().toString())) {
@@ -715,7 +746,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
     /** Notes the name in a parsed node. */
     private void named(LogicalPlan node) throws Exception {
-      pathName(node);
+      outside(node);
       scala.collection.immutable.Seq parts = parts(node);
       if (node instanceof UnresolvedRelation) {
         // Before the analysis opens files with them.
@@ -780,9 +811,10 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         table((DeltaTableV2) node.table(), act, via);
       } else if (node.identifier().isDefined() && node.catalog().isDefined()) {
         Identifier name = (Identifier) node.identifier().get();
-        object(act, "TABLE", ((org.apache.spark.sql.connector.catalog.CatalogPlugin)
-            node.catalog().get()).name(), namespace(name), name.name(),
-            owner(node.table()), via, "");
+        String catalog = ((org.apache.spark.sql.connector.catalog.CatalogPlugin)
+            node.catalog().get()).name();
+        if (connection(act, catalog, via)) return;
+        object(act, "TABLE", catalog, namespace(name), name.name(), owner(node.table()), via, "");
       } else {
         source(node.table().getClass().getName());
       }
@@ -832,7 +864,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       scala.Option place = table.storage().locationUri();
       String at = place.isDefined() ? resolved(new Path((java.net.URI) place.get())) : "";
       boolean external = table.tableType().name().equals("EXTERNAL");
-      if (external && !at.isEmpty() && !table.properties().contains("tidegate.id")) {
+      if (external && !at.isEmpty() && !table.properties().contains("tidegate.id")
+          && places.isElsewhere(hadoop(session), new Path((java.net.URI) place.get()))) {
         add(READS.contains(act) ? "READ" : "WRITE", "DIRECTORY", "", "", at, table.owner(), via, "");
       }
       identifier(act, view ? "VIEW" : "TABLE", table.identifier(), table.owner(), via, at);
@@ -877,13 +910,21 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       for (Object one : rows) {
         String[] row = (String[]) one; // command, class, field, action, kind, need, other, present
         if (!row[6].isEmpty() && present(value(node, row[6])) != row[7].equals("true")) continue;
-        if (row[3].equals("FEATURE")) feature(row[5], node.nodeName());
+        if (row[4].equals("CATALOG")) current(value(node, row[2]), node);
+        else if (row[3].equals("FEATURE")) feature(row[5], node.nodeName());
         else if (row[3].equals("SET")) given(value(node, row[2]), row[4], via);
         else if (isOfSession(node)) continue;
         else if (!parsed || node instanceof CreateTableLikeCommand) {
           target(value(node, row[2]), row[3], row[4], via);
         }
       }
+    }
+
+    /** Judges a new current catalog: no connection, on which names without a catalog would rely. */
+    private void current(Object catalog, LogicalPlan node) {
+      String name = String.valueOf(catalog);
+      if (catalog instanceof ResolvedNamespace) name = ((ResolvedNamespace) catalog).catalog().name();
+      if (connections.has(name)) feature("administrators", node.nodeName() + " " + name);
     }
 
     /** Whether a command makes a temporary view. */
@@ -916,7 +957,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         if (found.table() instanceof DeltaTableV2) table((DeltaTableV2) found.table(), act, via);
         else if (found.table() instanceof V1Table) {
           catalogTable(((V1Table) found.table()).catalogTable(), act, via);
-        } else {
+        } else if (!connection(act, found.catalog().name(), via)) {
           object(act, "TABLE", found.catalog().name(), namespace(found.identifier()),
               found.identifier().name(), owner(found.table()), via, "");
         }
@@ -927,6 +968,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         seen.put(value, "");
         ResolvedIdentifier found = (ResolvedIdentifier) value;
         String schema = namespace(found.identifier());
+        if (connection(act, found.catalog().name(), via)) return;
         if (found.identifier().name().indexOf('/') >= 0) {
           path("CREATE", new Path(found.identifier().name()), via);
         } else if (kind.equals("FUNCTION")) {
@@ -938,13 +980,15 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         }
       } else if (value instanceof ResolvedNamespace) {
         seen.put(value, "");
-        if (act.equals("CREATE")) return; // every user may make a schema
         ResolvedNamespace found = (ResolvedNamespace) value;
+        if (connection(act, found.catalog().name(), via)) return;
+        if (act.equals("CREATE")) return; // every user may make a schema
         scala.Option owner = found.metadata().get("owner");
         schema(act, found.catalog().name(), found.namespace().mkString("."), text(owner, null), via);
       } else if (value instanceof ResolvedPersistentFunc) {
         seen.put(value, "");
         ResolvedPersistentFunc found = (ResolvedPersistentFunc) value;
+        if (connection(act, found.catalog().name(), via)) return;
         object(act, "FUNCTION", found.catalog().name(), namespace(found.identifier()),
             found.identifier().name(), "", via, "");
       } else if (value instanceof TableIdentifier) {

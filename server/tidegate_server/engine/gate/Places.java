@@ -42,6 +42,15 @@ public class Places {
     return place(hadoop, new Path(path), null);
   }
 
+  /** Returns whether a path leads through links to another place than it says. */
+  public boolean isElsewhere(Configuration hadoop, Path path) throws IOException {
+    Path full = path.getFileSystem(hadoop).makeQualified(path);
+    boolean local = "file".equals(full.toUri().getScheme());
+    String said =
+        local ? "file:" + Paths.get(full.toUri().getPath(), new String[0]).normalize() : full.toString();
+    return !said.equals(resolve(hadoop, path));
+  }
+
   /** Returns the places of the paths that match a pattern; none if the path is no pattern. */
   public List expand(Configuration hadoop, Path path) throws IOException {
     List found = new ArrayList();

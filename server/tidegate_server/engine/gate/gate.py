@@ -25,6 +25,7 @@ from tidegate_server.engine.storage.jvm import compiled_instance, java, scala_ob
 _FIELD = "\x1f"
 _RECORD = "\x1e"
 _COLLECT = "*"
+_CONNECTION = "connection:"
 
 
 @dataclass(slots=True)
@@ -41,7 +42,7 @@ def install_gate(spark: SparkSession) -> None:
     session: Any = spark._jsparkSession
     extensions = session.extensions()
     extensions.injectCheckRule(gate)
-    extensions.injectHintResolutionRule(gate.pathRule())  # these rules run first
+    extensions.injectHintResolutionRule(gate.outsideRule())  # these rules run first
     jvm = java(spark)
     builtin = scala_object(jvm, "org.apache.spark.sql.catalyst.analysis.FunctionRegistry").builtin()
     for name, need in tables.guarded_functions().items():
@@ -220,8 +221,9 @@ def _admission(
 ) -> Iterator[Callable[[], _Report]]:
     """Apply an admission until the block ends or the yielded function is called, which reports."""
     gate, session, key = _gate(spark), spark._jsparkSession, uuid.uuid4().hex
-    names, readable = _FIELD.join(features.names), _FIELD.join(features.readable)
-    before = gate.begin(session, key, names, readable, text, mark, exact)
+    outside = (*features.readable, *(f"{_CONNECTION}{name}" for name in features.connections))
+    names = _FIELD.join(features.names)
+    before = gate.begin(session, key, names, _FIELD.join(outside), text, mark, exact)
 
     @cache
     def end() -> _Report:
@@ -271,12 +273,20 @@ def _act(act: tables.Act) -> tuple[str, ...]:
 
 
 def _gate(spark: SparkSession) -> Any:
-    return compiled_instance(spark, "tidegate.Gate", _source("Gate"), uses=places(spark))
+    connections = compiled_instance(
+        spark, "tidegate.Connections", _source("Connections"), uses=places(spark)
+    )
+    return compiled_instance(spark, "tidegate.Gate", _source("Gate"), uses=connections)
 
 
 def places(spark: SparkSession) -> Any:
     """Return what finds out where files are (``Places.java``)."""
     return compiled_instance(spark, "tidegate.Places", _source("Places"))
+
+
+def connections(spark: SparkSession) -> Any:
+    """Return the connections of all sessions (``Connections.java``)."""
+    return _gate(spark).connections()
 
 
 @cache

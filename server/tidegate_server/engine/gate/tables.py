@@ -74,6 +74,8 @@ class Kind(Enum):
     """The same of files that are written without a table."""
     READER = "READER"
     """Options that may contain the path of files to read."""
+    CATALOG = "CATALOG"
+    """The current catalog of the session."""
     LOCATION = "LOCATION"
     PROVIDER = "PROVIDER"
     SERDE = "SERDE"

@@ -144,7 +144,7 @@ def spark_settings(
     limit = max(_RESULT_LIMIT_FACTOR * options.direct_bytes, 64 << 20)
     settings = {
         "spark.driver.memory": options.driver_memory,
-        "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars),
+        "spark.driver.extraClassPath": ":".join((*map(str, jars), *options.jars)),
         "spark.driver.extraJavaOptions": _java_options(options, directories, jars),
         "spark.driver.maxResultSize": str(limit),
         "spark.local.dir": str(directories.scratch),

@@ -10,16 +10,15 @@ from typing import cast
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.messages.requests import BackfillTable, InlinedTable, Survey
-from tidegate_server.core.model.access import Access, Admission, Features
+from tidegate_server.core.model.access import Access, Admission
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.core.sql.comments import spark_text
 from tidegate_server.core.sql.statements import SparkStatement
-from tidegate_server.gateway.authorization.features import distinguishes_users
+from tidegate_server.gateway.authorization.features import distinguishes_users, features_of
 from tidegate_server.gateway.authorization.judgement import judge_accesses
-from tidegate_server.gateway.authorization.places import readable_places
 from tidegate_server.gateway.authorization.requirements import access_error
 from tidegate_server.gateway.authorization.rights import (
     Action,
@@ -142,8 +141,8 @@ def _admit_executor(table: MaterializedTable, services: Services, *texts: str) -
         if definition.execute_as is None
         else rights_of(definition.execute_as, services)
     )
-    names = services.config.authorization.allow
-    features = Features(names=names, readable=readable_places(rights, services))
+    services.ensure_connections()
+    features = features_of(rights, services)
     accesses: tuple[Access, ...] = ()
     for text in (definition.expanded_query, *texts):
         request = Survey(
@@ -156,7 +155,7 @@ def _admit_executor(table: MaterializedTable, services: Services, *texts: str) -
         accesses += services.engine.call(request).accesses
     # A refresh has the texts of views written into its query.
     judge_accesses(accesses, executor, rights, services, besides=table, definers=False)
-    return Admission(accesses=accesses, features=names)
+    return Admission(accesses=accesses, features=features.names)
 
 
 # ---- one statement ---------------------------------------------------------------------------

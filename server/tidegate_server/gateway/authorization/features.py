@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tidegate_server.core.config import Config, Hazard
 from tidegate_server.core.model.access import Features
-from tidegate_server.gateway.authorization.places import external_locations, readable_places
+from tidegate_server.gateway.authorization.connections import usable_connections
+from tidegate_server.gateway.authorization.places import readable_places
+from tidegate_server.gateway.authorization.rights import Rights
 from tidegate_server.gateway.authorization.users import is_administrator, rights_of
 from tidegate_server.gateway.context import Services
 
@@ -15,10 +17,16 @@ def allowed_features(user: str, services: Services) -> Features | None:
     """Return what a user may use beyond tables; None for everything."""
     if not distinguishes_users(services.config) or is_administrator(user, services):
         return None
-    readable: tuple[str, ...] = ()
-    if external_locations(services):  # the rights are not needed otherwise
-        readable = readable_places(rights_of(user, services), services)
-    return Features(names=services.config.authorization.allow, readable=readable)
+    return features_of(rights_of(user, services), services)
+
+
+def features_of(rights: Rights | None, services: Services) -> Features:
+    """Return what somebody with these rights may use beyond tables."""
+    return Features(
+        names=services.config.authorization.allow,
+        readable=readable_places(rights, services),
+        connections=usable_connections(rights, services),
+    )
 
 
 def may_use(feature: Hazard, services: Services, user: str) -> bool:

@@ -1,4 +1,4 @@
-"""External locations: CREATE, ALTER, DROP, SHOW and DESCRIBE."""
+"""External locations and connections: CREATE, ALTER, DROP, SHOW and DESCRIBE."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.requests import FindPlaces
-from tidegate_server.core.model.external import PLACE, URL, ExternalObject
+from tidegate_server.core.model.external import PLACE, URL, ExternalObject, option
 from tidegate_server.core.model.locations import contains, overlap
+from tidegate_server.core.model.names import quote_literal
 from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.model.result import Result, RowsResult, nothing
 from tidegate_server.core.model.types import Column, Schema
@@ -23,11 +24,12 @@ from tidegate_server.core.sql.external_statements import (
     SetExternalLocationUrl,
     ShowExternal,
 )
+from tidegate_server.gateway.authorization.features import allowed_features
 from tidegate_server.gateway.authorization.objects import find_external
 from tidegate_server.gateway.authorization.places import external_locations
 from tidegate_server.gateway.authorization.requirements import access_error, require_on
 from tidegate_server.gateway.authorization.rights import Action, secured_external
-from tidegate_server.gateway.authorization.users import is_administrator, rights_of
+from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.command.privileges.grant import require_enabled
 from tidegate_server.gateway.context import Context
 
@@ -36,6 +38,7 @@ log = logging.getLogger(__name__)
 _TEXT = pa.string()
 _SHOWN = {
     SecuredKind.EXTERNAL_LOCATION: ("name", URL, PLACE, "owner", "comment"),
+    SecuredKind.CONNECTION: ("name", "type", URL, "options", "owner", "comment"),
 }
 """The columns of SHOW and DESCRIBE before ``created_at``."""
 
@@ -47,11 +50,11 @@ def create_location(statement: CreateExternalLocation, context: Context) -> Resu
         INVALID_LOCATION; NOT_SUPPORTED while privileges are not checked.
     """
     require_enabled("CREATE EXTERNAL LOCATION", context)
-    _require_administrator("CREATE EXTERNAL LOCATION", context)
+    require_administrator("CREATE EXTERNAL LOCATION", context)
     kind, services = SecuredKind.EXTERNAL_LOCATION, context.services
     if statement.if_not_exists and find_external(kind, statement.name, services) is not None:
         return nothing()
-    _create(
+    create_external(
         ExternalObject(
             kind=kind,
             id=services.new_id(),
@@ -71,8 +74,8 @@ def set_location_url(statement: SetExternalLocationUrl, context: Context) -> Res
 
     :raises ServerError: as :func:`create_location`; OBJECT_NOT_FOUND.
     """
-    _require_administrator("ALTER EXTERNAL LOCATION SET URL", context)
-    found = _find(SecuredKind.EXTERNAL_LOCATION, statement.name, context)
+    require_administrator("ALTER EXTERNAL LOCATION SET URL", context)
+    found = find(SecuredKind.EXTERNAL_LOCATION, statement.name, context)
     options = _located(statement.url, found, context)
     context.services.external.replace(replace(found, options=options))
     log.info("External location %s is now %s", found.name, options[PLACE])
@@ -121,7 +124,7 @@ def describe(statement: DescribeExternal, context: Context) -> Result:
 
     :raises ServerError: ACCESS_DENIED, OBJECT_NOT_FOUND.
     """
-    found = _find(statement.kind, statement.name, context)
+    found = find(statement.kind, statement.name, context)
     user, services = context.session.user, context.services
     require_on(Action.SEE, secured_external(found), user, rights_of(user, services))
     return _rows(statement.kind, [found])
@@ -140,17 +143,30 @@ def _rows(kind: SecuredKind, found: Iterable[ExternalObject]) -> Result:
 
 
 def _shown(found: ExternalObject, column: str) -> str | None:
-    shown = {**found.options, "name": found.name, "owner": found.owner, "comment": found.comment}
+    """Return a column; of secrets only the names."""
+    others = [f"{k} {quote_literal(v)}" for k, v in found.options.items() if k.lower() != URL]
+    others += [f"{k} secret({quote_literal(v)})" for k, v in found.secrets.items()]
+    shown = {
+        **found.options,
+        URL: option(found.options, URL),
+        "options": ", ".join(others),
+        "name": found.name,
+        "type": found.type,
+        "owner": found.owner,
+        "comment": found.comment,
+    }
     return shown[column]
 
 
-def _create(added: ExternalObject, context: Context) -> None:
+def create_external(added: ExternalObject, context: Context) -> None:
+    """Add an object; raises EXTERNAL_EXISTS."""
     if not context.services.external.create(added):
         raise error(Code.EXTERNAL_EXISTS, kind=added.kind, name=added.name)
     log.info("Created %s %s", added.kind, added.name)
 
 
-def _find(kind: SecuredKind, name: str, context: Context) -> ExternalObject:
+def find(kind: SecuredKind, name: str, context: Context) -> ExternalObject:
+    """Return an object; raises OBJECT_NOT_FOUND."""
     found = find_external(kind, name, context.services)
     if found is None:
         raise error(Code.OBJECT_NOT_FOUND, kind=kind, name=name)
@@ -158,14 +174,15 @@ def _find(kind: SecuredKind, name: str, context: Context) -> ExternalObject:
 
 
 def _find_owned(kind: SecuredKind, name: str, context: Context) -> ExternalObject:
-    found = _find(kind, name, context)
+    found = find(kind, name, context)
     user, services = context.session.user, context.services
     require_on(Action.OWN, secured_external(found), user, rights_of(user, services))
     return found
 
 
-def _require_administrator(action: str, context: Context) -> None:
-    if not is_administrator(context.session.user, context.services):
+def require_administrator(action: str, context: Context) -> None:
+    """Require an administrator where users are distinguished; raises ACCESS_DENIED."""
+    if allowed_features(context.session.user, context.services) is not None:
         raise access_error(context.session.user, "administration", action)
 
 

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from tidegate_server.core.messages.requests import InlinedTable, PinnedVersions
+from tidegate_server.core.model.access import ObjectKind
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.sql import external_statements as es
 from tidegate_server.core.sql import privilege_statements as ps
@@ -28,6 +29,7 @@ from tidegate_server.gateway.authorization.object_changes import following_chang
 from tidegate_server.gateway.authorization.rights import Action
 from tidegate_server.gateway.command import (
     alter,
+    connection,
     convert,
     create,
     describe,
@@ -115,7 +117,17 @@ def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Resul
     if statement.facts.is_set:
         result = settings.visible_settings(result, context)
     result = admitted.shown(result)
-    return result if lists is None else narrow_listing(result, lists, context)
+    if lists is None or _is_elsewhere(admitted):
+        return result
+    return narrow_listing(result, lists, context)
+
+
+def _is_elsewhere(admitted: AdmittedStatement) -> bool:
+    """Return whether a list is of what is behind a connection."""
+    surveyed = admitted.surveyed
+    return surveyed is not None and any(
+        access.kind is ObjectKind.CONNECTION for access in surveyed.accesses
+    )
 
 
 def _choose_rows(
@@ -312,6 +324,12 @@ SPECS: Mapping[type[st.Statement], StatementSpec] = {
     ),
     es.SetExternalLocationUrl: StatementSpec(
         check=nothing, run=_without_text(external.set_location_url)
+    ),
+    es.CreateConnection: StatementSpec(
+        check=nothing, run=_without_text(connection.create_connection)
+    ),
+    es.SetConnectionOptions: StatementSpec(
+        check=nothing, run=_without_text(connection.set_connection_options)
     ),
     es.RenameExternal: StatementSpec(check=nothing, run=_without_text(external.rename)),
     es.DropExternal: StatementSpec(check=nothing, run=_without_text(external.drop)),

@@ -1,0 +1,48 @@
+"""Who may use connections."""
+
+from __future__ import annotations
+
+from tidegate_server.core.model.access import Access, Act
+from tidegate_server.core.model.privileges import SecuredKind
+from tidegate_server.gateway.authorization.objects import find_external
+from tidegate_server.gateway.authorization.requirements import (
+    access_error,
+    feature_error,
+    require_on,
+)
+from tidegate_server.gateway.authorization.rights import Action, Rights, secured_external
+from tidegate_server.gateway.context import Services
+
+_FEATURE = "connections"
+
+
+def usable_connections(rights: Rights | None, services: Services) -> tuple[str, ...]:
+    """Return the names of the connections that a user may use."""
+    found = services.external.all(SecuredKind.CONNECTION)
+    if rights is None:
+        allowed = _FEATURE in services.config.authorization.allow
+        return tuple(each.name for each in found if allowed)
+    return tuple(
+        each.name for each in found if rights.may(Action.USE_CONNECTION, secured_external(each))
+    )
+
+
+def require_connection(
+    access: Access, user: str, rights: Rights | None, services: Services
+) -> None:
+    """Require USE CONNECTION, and to change something behind a connection also MODIFY.
+
+    :param rights: the user's; None if authorization is disabled: then the feature decides.
+    :raises ServerError: ACCESS_DENIED.
+    """
+    if rights is None:
+        if _FEATURE not in services.config.authorization.allow:
+            raise feature_error(_FEATURE, access.name, user)
+        return
+    found = find_external(SecuredKind.CONNECTION, access.name, services)
+    if found is None:
+        raise access_error(user, Action.USE_CONNECTION.value, f"connection {access.name}")
+    on = secured_external(found)
+    require_on(Action.USE_CONNECTION, on, user, rights)
+    if access.act is Act.MODIFY:
+        require_on(Action.MODIFY, on, user, rights)
