@@ -31,6 +31,7 @@ crm = "hush"
 """
 HUSH = "hush"
 DENIED = "ACCESS_DENIED"
+CATALOG = "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
 HIVE = "org.apache.hadoop.hive.ql.io"
 
 
@@ -278,7 +279,7 @@ CONNECTED = [
     "DESCRIBE CONNECTION crm",
     "SET spark.sql.catalog.crm.url",
     "SET spark.sql.catalog.crm.password",
-    "SET spark.sql.catalog.mine=org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog",
+    f"SET spark.sql.catalog.mine={CATALOG}",
     "CREATE CONNECTION mine TYPE jdbc OPTIONS (url 'jdbc:derby:memory:crm', driver 'x')",
     "ALTER CONNECTION crm SET OPTIONS (url 'jdbc:derby:memory:mine')",
     "ALTER CONNECTION crm RENAME TO mine",
