@@ -26,9 +26,9 @@ from tidegate_server.core.model.privileges import (
     role,
     user,
 )
-from tidegate_server.core.sql import external_statements as e
 from tidegate_server.core.sql import privilege_statements as p
 from tidegate_server.core.sql import statements as s
+from tidegate_server.core.sql.external import statements as e
 from tidegate_server.core.sql.privileges import EXTERNAL
 from tidegate_server.core.sql.statements import Name, Statement
 

@@ -11,7 +11,7 @@ from tidegate_server.core.model.clauses import (
 )
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 from tidegate_server.core.model.privileges import PUBLIC, Grantee
-from tidegate_server.core.sql.external_statements import (
+from tidegate_server.core.sql.external.statements import (
     CreateConnection,
     CreateExternalLocation,
     DescribeExternal,

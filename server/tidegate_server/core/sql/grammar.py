@@ -8,9 +8,10 @@ from dataclasses import replace
 from tidegate_server.core.errors import Code
 from tidegate_server.core.model.names import quote_identifier
 from tidegate_server.core.model.privileges import SecuredKind
-from tidegate_server.core.sql import alter, clauses, external, privileges
+from tidegate_server.core.sql import alter, clauses, privileges
 from tidegate_server.core.sql.columns import ColumnList, column_list
 from tidegate_server.core.sql.cursor import Cursor
+from tidegate_server.core.sql.external import grammar as external
 from tidegate_server.core.sql.statements import (
     EXPLAIN_DETAILS,
     CreateMaterializedTable,

@@ -21,7 +21,7 @@ _REACHING = (ObjectKind.PATH, ObjectKind.DIRECTORY)
 
 
 class Directories:
-    """The directories of all tables and schemas; read anew each time."""
+    """The directories of all tables and schemas; read each time."""
 
     def __init__(self, spark: SparkSession) -> None:
         session: Any = spark._jsparkSession

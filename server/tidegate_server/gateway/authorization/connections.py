@@ -16,17 +16,6 @@ from tidegate_server.gateway.context import Services
 _FEATURE = "connections"
 
 
-def usable_connections(rights: Rights | None, services: Services) -> tuple[str, ...]:
-    """Return the names of the connections that a user may use."""
-    found = services.external.all(SecuredKind.CONNECTION)
-    if rights is None:
-        allowed = _FEATURE in services.config.authorization.allow
-        return tuple(each.name for each in found if allowed)
-    return tuple(
-        each.name for each in found if rights.may(Action.USE_CONNECTION, secured_external(each))
-    )
-
-
 def require_connection(
     access: Access, user: str, rights: Rights | None, services: Services
 ) -> None:

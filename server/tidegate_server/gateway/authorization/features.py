@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from tidegate_server.core.config import Config, Hazard
 from tidegate_server.core.model.access import Features
-from tidegate_server.gateway.authorization.connections import usable_connections
-from tidegate_server.gateway.authorization.places import readable_places
-from tidegate_server.gateway.authorization.rights import Rights
+from tidegate_server.core.model.external import ExternalObject
+from tidegate_server.core.model.privileges import SecuredKind
+from tidegate_server.gateway.authorization.rights import Action, Rights, secured_external
 from tidegate_server.gateway.authorization.users import is_administrator, rights_of
 from tidegate_server.gateway.context import Services
 
+_CONNECTIONS: Hazard = "connections"
 _UNCHECKED = ("NONE", "NOSASL")
 
 
@@ -21,11 +22,38 @@ def allowed_features(user: str, services: Services) -> Features | None:
 
 
 def features_of(rights: Rights | None, services: Services) -> Features:
-    """Return what somebody with these rights may use beyond tables."""
+    """Return what a user with these rights may use beyond tables."""
     return Features(
         names=services.config.authorization.allow,
         readable=readable_places(rights, services),
         connections=usable_connections(rights, services),
+    )
+
+
+def external_locations(services: Services) -> tuple[ExternalObject, ...]:
+    """Return all external locations."""
+    return services.external.all(SecuredKind.EXTERNAL_LOCATION)
+
+
+def readable_places(rights: Rights | None, services: Services) -> tuple[str, ...]:
+    """Return the directories whose files a user may read."""
+    if rights is None:
+        return ()
+    return tuple(
+        location.place
+        for location in external_locations(services)
+        if rights.may(Action.READ_FILES, secured_external(location))
+    )
+
+
+def usable_connections(rights: Rights | None, services: Services) -> tuple[str, ...]:
+    """Return the names of the connections that a user may use."""
+    found = services.external.all(SecuredKind.CONNECTION)
+    if rights is None:
+        allowed = _CONNECTIONS in services.config.authorization.allow
+        return tuple(each.name for each in found if allowed)
+    return tuple(
+        each.name for each in found if rights.may(Action.USE_CONNECTION, secured_external(each))
     )
 
 

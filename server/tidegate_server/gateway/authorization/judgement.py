@@ -9,8 +9,9 @@ from tidegate_server.core.model.names import SYSTEM_SCHEMA, TableName
 from tidegate_server.core.model.privileges import UNOWNED, SecuredKind
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.gateway.authorization.connections import require_connection
+from tidegate_server.gateway.authorization.features import external_locations
 from tidegate_server.gateway.authorization.objects import owner_of_function
-from tidegate_server.gateway.authorization.places import external_locations, require_path
+from tidegate_server.gateway.authorization.places import require_path
 from tidegate_server.gateway.authorization.requirements import feature_error, require_on
 from tidegate_server.gateway.authorization.rights import (
     Action,

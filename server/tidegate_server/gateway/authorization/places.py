@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Mapping
 from tidegate_server.core.model.access import Access, Act
 from tidegate_server.core.model.external import ExternalObject
 from tidegate_server.core.model.locations import contains
-from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.gateway.authorization.requirements import (
     ALLOWED_BY,
     access_error,
@@ -15,7 +14,6 @@ from tidegate_server.gateway.authorization.requirements import (
     require_on,
 )
 from tidegate_server.gateway.authorization.rights import Action, Rights, secured_external
-from tidegate_server.gateway.context import Services
 
 _ACTIONS: Mapping[Act, Action] = {
     Act.READ: Action.READ_FILES,
@@ -26,22 +24,6 @@ _WAYS = (
     "An administrator can create an external location that contains it, of which {privilege} can "
     "be granted; or allow all paths: {feature}"
 )
-
-
-def external_locations(services: Services) -> tuple[ExternalObject, ...]:
-    """Return all external locations."""
-    return services.external.all(SecuredKind.EXTERNAL_LOCATION)
-
-
-def readable_places(rights: Rights | None, services: Services) -> tuple[str, ...]:
-    """Return the directories whose files a user may read."""
-    if rights is None:
-        return ()
-    return tuple(
-        location.place
-        for location in external_locations(services)
-        if rights.may(Action.READ_FILES, secured_external(location))
-    )
 
 
 def require_path(

@@ -10,9 +10,9 @@ from typing import Any
 from tidegate_server.core.messages.requests import InlinedTable, PinnedVersions
 from tidegate_server.core.model.access import ObjectKind
 from tidegate_server.core.model.result import Result
-from tidegate_server.core.sql import external_statements as es
 from tidegate_server.core.sql import privilege_statements as ps
 from tidegate_server.core.sql import statements as st
+from tidegate_server.core.sql.external import statements as es
 from tidegate_server.core.sql.statements import ListingKind
 from tidegate_server.gateway import spark_session
 from tidegate_server.gateway.authorization import checks, visibility
@@ -29,11 +29,9 @@ from tidegate_server.gateway.authorization.object_changes import following_chang
 from tidegate_server.gateway.authorization.rights import Action
 from tidegate_server.gateway.command import (
     alter,
-    connection,
     convert,
     create,
     describe,
-    external,
     held,
     lifecycle,
     redefine,
@@ -46,6 +44,8 @@ from tidegate_server.gateway.command import (
     swap,
     verify,
 )
+from tidegate_server.gateway.command.external import connections, locations
+from tidegate_server.gateway.command.external import objects as external
 from tidegate_server.gateway.command.privileges import grant, owner, roles
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
@@ -320,16 +320,16 @@ SPECS: Mapping[type[st.Statement], StatementSpec] = {
     ps.SetOwner: StatementSpec(check=nothing, run=_without_text(owner.set_owner)),
     # ---- what is outside of the warehouse
     es.CreateExternalLocation: StatementSpec(
-        check=nothing, run=_without_text(external.create_location)
+        check=nothing, run=_without_text(locations.create_location)
     ),
     es.SetExternalLocationUrl: StatementSpec(
-        check=nothing, run=_without_text(external.set_location_url)
+        check=nothing, run=_without_text(locations.set_location_url)
     ),
     es.CreateConnection: StatementSpec(
-        check=nothing, run=_without_text(connection.create_connection)
+        check=nothing, run=_without_text(connections.create_connection)
     ),
     es.SetConnectionOptions: StatementSpec(
-        check=nothing, run=_without_text(connection.set_connection_options)
+        check=nothing, run=_without_text(connections.set_connection_options)
     ),
     es.RenameExternal: StatementSpec(check=nothing, run=_without_text(external.rename)),
     es.DropExternal: StatementSpec(check=nothing, run=_without_text(external.drop)),

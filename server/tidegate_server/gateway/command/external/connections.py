@@ -14,10 +14,14 @@ from tidegate_server.core.model.external import URL, ExternalObject, option
 from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName
 from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.model.result import Result, nothing
-from tidegate_server.core.sql.external_statements import CreateConnection, SetConnectionOptions
+from tidegate_server.core.sql.external.statements import CreateConnection, SetConnectionOptions
 from tidegate_server.core.sql.redact import redact
 from tidegate_server.gateway.authorization.objects import find_external
-from tidegate_server.gateway.command.external import create_external, find, require_administrator
+from tidegate_server.gateway.command.external.objects import (
+    create_external,
+    find,
+    require_administrator,
+)
 from tidegate_server.gateway.connections import with_secrets
 from tidegate_server.gateway.context import Context
 

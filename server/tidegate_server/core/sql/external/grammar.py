@@ -8,7 +8,7 @@ from tidegate_server.core.errors import Code
 from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.model.secrets import is_sensitive
 from tidegate_server.core.sql.cursor import Cursor
-from tidegate_server.core.sql.external_statements import (
+from tidegate_server.core.sql.external.statements import (
     CreateConnection,
     CreateExternalLocation,
     DescribeExternal,
