@@ -56,9 +56,12 @@ def test_only_administrators_create_one_and_change_its_options(world: Guarded) -
     other = CREATE.replace("crm", "other", 1)
     changing = "ALTER CONNECTION crm SET OPTIONS (user 'carl')"
     run_as(world, "root", "ALTER CONNECTION crm SET OWNER TO USER bob")
-    for text in (other, changing):
+    renaming = "ALTER CONNECTION crm RENAME TO "
+    for text in (other, changing, f"{renaming}customers"):
         assert outcome_as(world, "bob", text) == "ACCESS_DENIED"
-    assert outcome_as(world, "bob", "ALTER CONNECTION crm RENAME TO customers") == ""
+    for name in ("spark_catalog", "d", "`a.b`"):
+        assert outcome_as(world, "root", f"{renaming}{name}") == "INVALID_CONNECTION"
+    assert outcome_as(world, "root", f"{renaming}customers") == ""
     assert outcome_as(world, "bob", "DROP CONNECTION customers") == ""
     world.config = Config(server=LOGINS, secrets={"crm": "hush"})
     assert outcome_as(world, "bob", other) == "ACCESS_DENIED"

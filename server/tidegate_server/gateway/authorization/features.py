@@ -18,6 +18,9 @@ def allowed_features(user: str, services: Services) -> Features | None:
     """Return what a user may use beyond tables; None for everything."""
     if not distinguishes_users(services.config) or is_administrator(user, services):
         return None
+    kinds = (SecuredKind.EXTERNAL_LOCATION, SecuredKind.CONNECTION)
+    if not any(map(services.external.all, kinds)):  # the rights are not needed
+        return Features(names=services.config.authorization.allow)
     return features_of(rights_of(user, services), services)
 
 

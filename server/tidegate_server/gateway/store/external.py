@@ -6,7 +6,7 @@ import threading
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import Delete, Insert, Row, Update, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from tidegate_server.core.model.external import ExternalObject
@@ -68,36 +68,46 @@ class MemoryExternalObjects:
 
 
 class SqlExternalObjects:
-    """Everything in the store."""
+    """Everything in the store.
+
+    Every statement asks for the objects, so they are remembered where no other server can change
+    them.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._lock = threading.Lock()
+        self._known: tuple[ExternalObject, ...] | None = None
 
     def all(self, kind: SecuredKind) -> tuple[ExternalObject, ...]:
-        wanted = select(e).where(e.c.kind == kind.value).order_by(e.c.name)
-        with self._database.read() as connection:
-            return tuple(_read(row) for row in connection.execute(wanted))
+        with self._lock:
+            known = self._read() if self._known is None else self._known
+            if not self._database.shared:
+                self._known = known
+        return tuple(each for each in known if each.kind is kind)
 
     def create(self, added: ExternalObject) -> bool:
-        try:
-            with self._database.begin() as connection:
-                connection.execute(insert(e).values(**_row(added)))
-        except IntegrityError:
-            return False
-        return True
+        return self._write(insert(e).values(**_row(added)))
 
     def replace(self, changed: ExternalObject) -> bool:
-        same = e.c.id == changed.id
-        try:
-            with self._database.begin() as connection:
-                done = connection.execute(update(e).where(same).values(**_row(changed)))
-        except IntegrityError:
-            return False
-        return done.rowcount == 1
+        return self._write(update(e).where(e.c.id == changed.id).values(**_row(changed)))
 
     def drop(self, object_id: str) -> None:
-        with self._database.begin() as connection:
-            connection.execute(delete(e).where(e.c.id == object_id))
+        self._write(delete(e).where(e.c.id == object_id))
+
+    def _read(self) -> tuple[ExternalObject, ...]:
+        with self._database.read() as connection:
+            return tuple(_read(row) for row in connection.execute(select(e).order_by(e.c.name)))
+
+    def _write(self, change: Insert | Update | Delete) -> bool:
+        """Change one row; False if there is none or the name is taken."""
+        with self._lock:
+            self._known = None
+            try:
+                with self._database.begin() as connection:
+                    return connection.execute(change).rowcount != 0  # -1 is unknown, of INSERT
+            except IntegrityError:
+                return False
 
 
 def _row(stored: ExternalObject) -> dict[str, Any]:

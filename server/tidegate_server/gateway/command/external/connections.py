@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.requests import CheckConnection, FindObject
+from tidegate_server.core.messages.requests import CheckConnection
 from tidegate_server.core.model.external import URL, ExternalObject, option
-from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName
 from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.sql.external.statements import CreateConnection, SetConnectionOptions
 from tidegate_server.core.sql.redact import redact
 from tidegate_server.gateway.authorization.objects import find_external
+from tidegate_server.gateway.command.external.names import check_catalog_name
 from tidegate_server.gateway.command.external.objects import (
     create_external,
     find,
@@ -27,8 +26,6 @@ from tidegate_server.gateway.context import Context
 
 log = logging.getLogger(__name__)
 
-_NAME = re.compile(r"[a-z_]\w*", re.ASCII)
-_RESERVED = frozenset({DEFAULT_CATALOG, "system", "session", "builtin", "global_temp"})
 _OF_TABLES = frozenset(
     {"dbtable", "query", "partitioncolumn", "lowerbound", "upperbound", "numpartitions"}
 )
@@ -65,7 +62,7 @@ def create_connection(statement: CreateConnection, context: Context) -> Result:
     kind, services = SecuredKind.CONNECTION, context.services
     if statement.if_not_exists and find_external(kind, statement.name, services) is not None:
         return nothing()
-    _check_name(statement.name, context)
+    check_catalog_name(statement.name, services)
     added = ExternalObject(
         kind=kind,
         id=services.new_id(),
@@ -101,18 +98,6 @@ def set_connection_options(statement: SetConnectionOptions, context: Context) ->
     context.services.external.replace(_checked(changed, context))
     log.info("Changed the options of connection %s", found.name)
     return nothing()
-
-
-def _check_name(name: str, context: Context) -> None:
-    """Check that a name can be that of a catalog, and hides no schema."""
-    if _NAME.fullmatch(name) is None or name in _RESERVED:
-        hint = "Use letters, digits and underscores; the name is that of a catalog."
-        raise _invalid(name, "its name cannot be that of a catalog", hint)
-    schema = TableName(DEFAULT_CATALOG, name, "")
-    found = context.services.engine.call(FindObject(kind=SecuredKind.SCHEMA, name=schema))
-    if found.kind is not None:
-        hint = "Choose another name: it would hide the schema."
-        raise _invalid(name, "a schema has this name", hint)
 
 
 def _checked(connection: ExternalObject, context: Context) -> ExternalObject:

@@ -25,6 +25,7 @@ from tidegate_server.gateway.authorization.objects import find_external
 from tidegate_server.gateway.authorization.requirements import access_error, require_on
 from tidegate_server.gateway.authorization.rights import Action, secured_external
 from tidegate_server.gateway.authorization.users import rights_of
+from tidegate_server.gateway.command.external.names import check_catalog_name
 from tidegate_server.gateway.context import Context
 
 log = logging.getLogger(__name__)
@@ -40,8 +41,13 @@ _SHOWN = {
 def rename(statement: RenameExternal, context: Context) -> Result:
     """Rename an object that the user owns; the grants on it stay.
 
-    :raises ServerError: ACCESS_DENIED, OBJECT_NOT_FOUND, EXTERNAL_EXISTS.
+    Only administrators rename connections: the name of a catalog means the same to every user.
+
+    :raises ServerError: ACCESS_DENIED, OBJECT_NOT_FOUND, EXTERNAL_EXISTS, INVALID_CONNECTION.
     """
+    if statement.kind is SecuredKind.CONNECTION:
+        require_administrator("ALTER CONNECTION RENAME", context)
+        check_catalog_name(statement.new_name, context.services)
     found = _find_owned(statement.kind, statement.name, context)
     if not context.services.external.replace(replace(found, name=statement.new_name)):
         raise error(Code.EXTERNAL_EXISTS, kind=statement.kind, name=statement.new_name)
