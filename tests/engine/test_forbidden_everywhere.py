@@ -12,7 +12,7 @@ from tests.engine.conftest import Session
 from tests.support.full_run import FULL
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.requests import Survey
-from tidegate_server.core.model.access import Access, Act, Admission, ObjectKind
+from tidegate_server.core.model.access import Access, Act, Admission, Features, ObjectKind
 
 pytestmark = pytest.mark.spark
 
@@ -167,7 +167,7 @@ def test_what_is_forbidden_is_seen_and_refused_everywhere(
     chosen = list(product(things.items(), places))
     for (name, thing), place in chosen if FULL else chosen[::_SAMPLED]:
         text = place.replace("{}", thing)
-        asked = Survey(session_id=session.id, sql=text, user="bob", features=())
+        asked = Survey(session_id=session.id, sql=text, user="bob", features=Features())
         accesses = session.client.call(asked).accesses
         seen = any(map(is_forbidden, accesses))
         if name == "options":  # Delta hides them in the plan that runs

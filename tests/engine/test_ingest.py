@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.messages.requests import Survey
-from tidegate_server.core.model.access import ObjectKind
+from tidegate_server.core.model.access import Access, Act, Features, ObjectKind
 from tidegate_server.core.model.clauses import Expectation, Violation
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.model.versions import SourceKind
@@ -243,7 +243,7 @@ def test_rows_are_not_computed_anew(lake: Lake, folder: Folder) -> None:
 
 
 def surveyed(lake: Lake, text: str) -> Surveyed:
-    return survey(Child(lake.session), Survey(session_id="", sql=text, features=()))
+    return survey(Child(lake.session), Survey(session_id="", sql=text, features=Features()))
 
 
 def features(found: Surveyed) -> set[str]:
@@ -252,7 +252,9 @@ def features(found: Surveyed) -> set[str]:
 
 def test_the_survey_tells_where_a_stream_comes_from(lake: Lake, folder: Folder) -> None:
     told = surveyed(lake, over(folder))
-    assert (features(told), told.readings[-1].location) == ({"paths"}, str(folder.path))
+    assert told.readings[-1].location == str(folder.path)
+    place = Access(act=Act.READ, kind=ObjectKind.PATH, name=f"file:{folder.path}")
+    assert place in told.accesses
     assert features(surveyed(lake, "SELECT value FROM STREAM rate()")) == set()
     kafka = "STREAM read_kafka(bootstrapServers => 'h:1', subscribe => 't')"
     assert features(surveyed(lake, f"SELECT * FROM {kafka}")) == {"paths"}

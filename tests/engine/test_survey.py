@@ -9,7 +9,7 @@ import pytest
 from tests.engine.conftest import Session
 from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.messages.requests import Survey
-from tidegate_server.core.model.access import Access, Act, ObjectKind
+from tidegate_server.core.model.access import Access, Act, Features, ObjectKind
 from tidegate_server.core.sql.statements import ListingKind
 
 pytestmark = pytest.mark.spark
@@ -24,11 +24,11 @@ def survey(session: Session, sql: str, **settings: str) -> Surveyed:
 def beyond(session: Session, sql: str) -> set[str]:
     """Return the features and paths that a statement uses."""
     accesses = session.client.call(
-        Survey(session_id=session.id, sql=sql, user="bob", features=())
+        Survey(session_id=session.id, sql=sql, user="bob", features=Features())
     ).accesses
     features = {a.catalog for a in accesses if a.kind is ObjectKind.FEATURE}
     paths = {a.act for a in accesses if a.kind is ObjectKind.PATH}
-    return features | {"locations" for act in paths if act is Act.WRITE}
+    return features | {"paths" if act is Act.READ else "locations" for act in paths}
 
 
 def read(surveyed: Surveyed) -> set[str]:
@@ -223,7 +223,7 @@ def test_settings_and_lists_are_told(session: Session, tables: str) -> None:
         (Act.SET, "RESET spark.jars"),
         (Act.SET, of_a_view),
     ):
-        request = Survey(session_id=session.id, sql=text, features=())
+        request = Survey(session_id=session.id, sql=text, features=Features())
         settings = [a for a in session.client.call(request).accesses if a.kind is KIND]
         assert [(each.act, each.name) for each in settings] == [(act, "spark.jars")]
 

@@ -25,9 +25,13 @@ administrators = ["root"]
 
 [engine.settings]
 "spark.hadoop.fs.s3a.secret.key" = "hush"
+
+[secrets]
+crm = "hush"
 """
 HUSH = "hush"
 DENIED = "ACCESS_DENIED"
+CATALOG = "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
 HIVE = "org.apache.hadoop.hive.ql.io"
 
 
@@ -198,6 +202,90 @@ FOREIGN = [
     "CREATE TABLE bob.l (who STRING) USING parquet LOCATION '{location}/../{last}'",
     "CREATE EXTERNAL TABLE bob.l (who STRING) STORED AS PARQUET LOCATION '{location}*'",
 ]
+LANDED = [
+    "SELECT * FROM csv.`{landing}/../secret`",
+    "SELECT * FROM csv.`{landing}/link`",
+    "SELECT * FROM csv.`{landing}/link/s.csv`",
+    "SELECT * FROM csv.`{landing}/*`",
+    "SELECT * FROM csv.`{landing}/{in,../secret}`",
+    "SELECT * FROM csv.`{landing}/mixed`",
+    "SELECT nope FROM csv.`{landing}/mixed`",
+    "SELECT nope FROM csv.`{landing}/link`",
+    "SELECT nope FROM IDENTIFIER('csv.`{landing}/link`')",
+    "SELECT * FROM csv.`{other}`",
+    "SELECT * FROM text.`{landing}x`",
+    "SELECT * FROM csv.`passwd`",
+    "EXECUTE IMMEDIATE 'SELECT * FROM csv.`{other}`'",
+    "BEGIN DECLARE q STRING DEFAULT 'csv.`{other}`'; SELECT nope FROM IDENTIFIER(q); END",
+    (
+        "BEGIN DECLARE q STRING DEFAULT 'csv.`{landing}/link`'; "
+        "SELECT * FROM csv.`{landing}/in`; SELECT * FROM IDENTIFIER(q); END"
+    ),
+    "SELECT * FROM csv.`{landing}/in` JOIN csv.`{other}`",
+    "SELECT * FROM csv.`{landing}/in` WITH (path = '{other}')",
+    "CREATE TEMPORARY VIEW f USING csv OPTIONS (path '{landing}/link')",
+    "CREATE TEMPORARY VIEW f USING csv OPTIONS (PATH '{other}')",
+    "CREATE TEMPORARY VIEW f USING csv OPTIONS (paths '[\"{other}\"]')",
+    "CREATE TABLE bob.f (x STRING) USING csv LOCATION '{landing}/in'",
+    "CREATE TABLE bob.f (x STRING) USING csv OPTIONS (path '{landing}/in')",
+    "CREATE TABLE delta.`{landing}/new` (x STRING) USING delta",
+    "CREATE SCHEMA s LOCATION '{landing}/s'",
+    "ALTER TABLE bob.own SET LOCATION '{landing}/in'",
+    "INSERT OVERWRITE DIRECTORY '{landing}/in' USING csv SELECT 1",
+    (
+        "BEGIN SELECT * FROM csv.`{landing}/in`; EXECUTE IMMEDIATE "
+        "'INSERT OVERWRITE DIRECTORY \\'{landing}/in\\' USING csv SELECT 1'; END"
+    ),
+    "INSERT INTO delta.`{landing}/anns` VALUES ('x')",
+    "SELECT * FROM delta.`{landing}/anns`",
+    "SELECT * FROM parquet.`{landing}/anns/*`",
+    "VACUUM '{landing}/anns'",
+    (
+        "CREATE MATERIALIZED TABLE bob.f FRESHNESS = INTERVAL '1' DAY AS "
+        "SELECT * FROM csv.`{landing}/link`"
+    ),
+    (
+        "CREATE MATERIALIZED TABLE bob.f FRESHNESS = INTERVAL '1' DAY AS SELECT * FROM STREAM "
+        "read_files('{landing}/../secret', format => 'text', schema => 'x STRING')"
+    ),
+    "CREATE EXTERNAL LOCATION all URL '/'",
+    "ALTER EXTERNAL LOCATION landing SET URL '/'",
+    "ALTER EXTERNAL LOCATION landing OWNER TO USER bob",
+    "DROP EXTERNAL LOCATION landing",
+    "DESCRIBE EXTERNAL LOCATION other",
+    "GRANT READ FILES ON EXTERNAL LOCATION landing TO PUBLIC",
+]
+CONNECTED = [
+    "SELECT * FROM crm.APP.LEADS",
+    "SELECT nope FROM crm.APP.LEADS",
+    "SELECT * FROM IDENTIFIER('crm.APP.' || 'LEADS')",
+    "SELECT (SELECT max(who) FROM crm.APP.LEADS)",
+    "EXECUTE IMMEDIATE 'SELECT * FROM crm.APP.LEADS'",
+    "BEGIN DECLARE q STRING DEFAULT 'crm.APP.LEADS'; SELECT nope FROM IDENTIFIER(q); END",
+    "CREATE VIEW bob.f AS SELECT * FROM crm.APP.LEADS",
+    "CREATE MATERIALIZED TABLE bob.f FRESHNESS = INTERVAL '1' DAY AS TABLE crm.APP.LEADS",
+    "CREATE FUNCTION bob.f() RETURNS STRING RETURN (SELECT max(who) FROM crm.APP.LEADS)",
+    "USE crm",
+    "SET CATALOG crm ;; SELECT * FROM APP.LEADS",
+    "SET CATALOG IDENTIFIER('c' || 'rm')",
+    "SHOW TABLES IN crm.APP",
+    "SHOW SCHEMAS IN crm",
+    "DESCRIBE crm.APP.LEADS",
+    "INSERT INTO crm.APP.LEADS VALUES ('x')",
+    "CREATE TABLE crm.APP.MINE (a INT)",
+    "DROP TABLE crm.APP.LEADS",
+    "CREATE SCHEMA crm.mine",
+    "CACHE TABLE c AS SELECT * FROM crm.APP.LEADS",
+    "DESCRIBE CONNECTION crm",
+    "SET spark.sql.catalog.crm.url",
+    "SET spark.sql.catalog.crm.password",
+    f"SET spark.sql.catalog.mine={CATALOG}",
+    "CREATE CONNECTION mine TYPE jdbc OPTIONS (url 'jdbc:derby:memory:crm', driver 'x')",
+    "ALTER CONNECTION crm SET OPTIONS (url 'jdbc:derby:memory:mine')",
+    "ALTER CONNECTION crm RENAME TO mine",
+    "DROP CONNECTION crm",
+    "GRANT USE CONNECTION ON CONNECTION crm TO USER bob",
+]
 RESERVED = [
     "ALTER TABLE bob.own SET TBLPROPERTIES ('tidegate.id' = 'x')",
     "ALTER TABLE pay.salaries SET TBLPROPERTIES ('Tidegate.Id' = 'x')",
@@ -208,12 +296,64 @@ RESERVED = [
 ]
 
 
-@pytest.mark.parametrize("attacks", [PROGRAMS, SWITCHED_OFF, FILES, FOREIGN, RESERVED])
+@pytest.fixture(scope="module")
+def landing(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An external location whose files bob may read, beside one of others."""
+    folder = tmp_path_factory.mktemp("files")
+    landing, other, secret = folder / "landing", folder / "other", folder / "secret"
+    for each in (landing / "in", landing / "mixed", other, secret):
+        each.mkdir(parents=True)
+        (each / "s.csv").write_text("fine" if each == landing / "in" else HUSH)
+    (landing / "mixed" / "s.csv").unlink()
+    (landing / "mixed" / "s.csv").symlink_to(secret / "s.csv")
+    (landing / "link").symlink_to(secret)
+    run_as(
+        server,
+        "root",
+        f"CREATE EXTERNAL LOCATION landing URL '{landing}'",
+        f"CREATE EXTERNAL LOCATION other URL '{other}'",
+        "GRANT CREATE EXTERNAL TABLE ON EXTERNAL LOCATION landing TO USER ann",
+        "GRANT READ FILES ON EXTERNAL LOCATION landing TO USER bob",
+    )
+    run_as(
+        server,
+        "ann",
+        f"CREATE TABLE pay.landed USING delta LOCATION '{landing}/anns' AS SELECT 'hush' AS who",
+    )
+    assert run_as(server, "bob", f"SELECT * FROM csv.`{landing}/in`") == [("fine",)]
+    return landing
+
+
+@pytest.fixture(scope="module")
+def connection(server: Server) -> str:
+    """A connection to a database in memory, in which a user without its privilege finds nothing."""
+    options = (
+        "url 'jdbc:derby:memory:crm;create=true', driver 'org.apache.derby.jdbc.EmbeddedDriver'"
+    )
+    run_as(
+        server,
+        "root",
+        f"CREATE CONNECTION crm TYPE jdbc OPTIONS ({options}, password secret('crm'))",
+        "CREATE TABLE crm.APP.LEADS AS SELECT 'hush' AS who",
+    )
+    return "crm"
+
+
+@pytest.mark.parametrize(
+    "attacks", [PROGRAMS, SWITCHED_OFF, FILES, FOREIGN, LANDED, CONNECTED, RESERVED]
+)
 def test_a_user_without_privileges_gets_nothing(
-    server: Server, location: str, attacks: list[str]
+    server: Server, location: str, landing: Path, connection: str, attacks: list[str]
 ) -> None:
-    last = Path(location).name
-    texts = [text.replace("{location}", location).replace("{last}", last) for text in attacks]
+    places = {
+        "{location}": location,
+        "{last}": Path(location).name,
+        "{landing}": str(landing),
+        "{other}": str(landing.parent / "other"),
+    }
+    texts = list(attacks)
+    for name, place in places.items():
+        texts = [text.replace(name, place) for text in texts]
     outcomes = {text: attack(server, text) for text in texts}
     # A name computed from a path is a name, and no such table exists.
     refused = (DENIED, "TABLE_OR_VIEW_NOT_FOUND", "DELTA_UNSUPPORTED_EXPRESSION")
@@ -221,6 +361,7 @@ def test_a_user_without_privileges_gets_nothing(
     assert not let_through
     assert run_as(server, "ann", "SELECT * FROM pay.totals") == [(HUSH, 1)]
     assert run_as(server, "root", "SHOW TABLES IN bob") == [("bob", "own", False)]
+    assert run_as(server, "root", "SELECT * FROM crm.APP.LEADS") == [(HUSH,)]
 
 
 @pytest.mark.parametrize("kind", ["TABLE", "VIEW"])

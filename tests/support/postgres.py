@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _DEBIAN = Path("/usr/lib/postgresql")
+USER = "tidegate"
 
 
 def postgres_programs() -> Path | None:
@@ -25,7 +26,7 @@ def postgres_programs() -> Path | None:
 
 @contextmanager
 def running_postgres(programs: Path, port: int = 0) -> Iterator[Path]:
-    """Start a server whose user ``tidegate`` needs no password; yield its socket's directory.
+    """Start a server whose user USER needs no password; yield its socket's directory.
 
     :param port: a port of this machine to listen on as well; 0 for none.
     """
@@ -33,7 +34,7 @@ def running_postgres(programs: Path, port: int = 0) -> Iterator[Path]:
         directory = Path(place)
         as_user = _drop_root(directory)
         data = directory / "data"
-        _run(programs / "initdb", "-D", data, "-U", "tidegate", "-A", "trust", "-N", **as_user)
+        _run(programs / "initdb", "-D", data, "-U", USER, "-A", "trust", "-N", **as_user)
         options = f"-k {directory} -c fsync=off -c max_connections=200"
         options += (
             f" -c listen_addresses=127.0.0.1 -p {port}" if port else " -c listen_addresses=''"
@@ -44,6 +45,12 @@ def running_postgres(programs: Path, port: int = 0) -> Iterator[Path]:
             yield directory
         finally:
             _run(programs / "pg_ctl", "-D", data, "-m", "immediate", "stop", **as_user)
+
+
+def require_password(directory: Path) -> None:
+    """Let clients of TCP in by password alone, from the next start or reload on."""
+    rules = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+    (directory / "data" / "pg_hba.conf").write_text(rules)
 
 
 def free_port() -> int:

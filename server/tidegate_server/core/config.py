@@ -236,6 +236,8 @@ class EngineSection(_Section):
     """Whether Spark's Kafka source is loaded, for STREAM read_kafka."""
     group_reads: bool = False
     """Whether the group of the server's user may read the tables."""
+    jars: tuple[str, ...] = ()
+    """Further jars on the class path, such as JDBC drivers."""
     settings: dict[str, Secret] = Field(default_factory=dict, repr=False)
     """Further Spark settings of the engine's session."""
     start_timeout: Annotated[float, Field(gt=0)] = 300.0
@@ -260,6 +262,15 @@ class EngineSection(_Section):
     under the gateway's account."""
     account: str = "{user}"
     """The account of the system that a user's engine runs under, with ``{user}`` in it."""
+
+    @field_validator("jars")
+    @classmethod
+    def _are_files(cls, jars: tuple[str, ...]) -> tuple[str, ...]:
+        """Reject what is no file, which Java would ignore."""
+        missing = [jar for jar in jars if not Path(jar).is_file()]
+        if missing:
+            raise ValueError(f"{missing[0]} is not a file")
+        return tuple(str(Path(jar).resolve()) for jar in jars)
 
 
 class SchedulerSection(_Section):
@@ -384,6 +395,8 @@ class Config(BaseSettings):
     """Impersonation rules by user name."""
     options: dict[str, Secret] = Field(default_factory=dict, repr=False)
     """Server-wide defaults of materialized-table.* and workflow-scheduler.* options."""
+    secrets: dict[str, Secret] = Field(default_factory=dict, repr=False)
+    """Secrets that connections refer to, by name."""
 
     _secret_variables: frozenset[str] = PrivateAttr(default=frozenset())
 

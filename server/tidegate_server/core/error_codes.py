@@ -582,6 +582,20 @@ class Code(Enum):
     ROLE_OWNS_OBJECTS = ErrorSpec(
         "2BP01", "The role {role} owns {objects}.", "Transfer them with ALTER ... SET OWNER."
     )
+    EXTERNAL_EXISTS = ErrorSpec(
+        "42710", "The {kind} {name} already exists.", "Add IF NOT EXISTS to accept that."
+    )
+    INVALID_LOCATION = ErrorSpec(
+        "22023",
+        "{url} cannot be an external location: {reason}.",
+        "Write the absolute path of a directory, such as 'file:/data/in' or 's3a://bucket/in'.",
+    )
+    PLACE_UNKNOWN = ErrorSpec(
+        "22023",
+        "No file system knows {path}: {reason}.",
+        "Write a path, or a URL whose scheme is known to Hadoop.",
+    )
+    INVALID_CONNECTION = ErrorSpec("22023", "The connection {name} is invalid: {reason}.", "{hint}")
     REFRESH_NOT_FOUND = ErrorSpec("42704", "There is no refresh {refresh}.")
     INSECURE_ADDRESS = ErrorSpec(
         "28000",

@@ -26,6 +26,7 @@ from tidegate_server.core.messages.answers import (
     MaintenanceDone,
     NameList,
     ObjectFound,
+    PlacesFound,
     Planned,
     Refreshed,
     Rewritten,
@@ -42,6 +43,7 @@ from tidegate_server.core.messages.requests import (
     Analyze,
     BackfillTable,
     Cancel,
+    CheckConnection,
     CheckExpressions,
     CheckSettings,
     CloseResult,
@@ -55,6 +57,7 @@ from tidegate_server.core.messages.requests import (
     Execute,
     ExplainRefresh,
     FindObject,
+    FindPlaces,
     FindTables,
     InspectFiles,
     InspectMemory,
@@ -70,6 +73,7 @@ from tidegate_server.core.messages.requests import (
     Ping,
     PlaceTables,
     PublishHeld,
+    PutConnections,
     PutView,
     Refresh,
     RegisterSystemTable,
@@ -99,8 +103,10 @@ from tidegate_server.engine.definition.evolve import (
     put_view,
     rewrite_names,
 )
+from tidegate_server.engine.gate.connections import build_catalog, put_connections
 from tidegate_server.engine.gate.gate import limiting, running_as
 from tidegate_server.engine.jvm.memory import JvmMemory
+from tidegate_server.engine.metastore.directories import Directories
 from tidegate_server.engine.metastore.listing import Metastore
 from tidegate_server.engine.metastore.owners import Owners
 from tidegate_server.engine.metastore.warehouse import find_tables, register_table
@@ -177,6 +183,7 @@ class Handlers:
         self._sessions = Sessions(spark, FileChanges(alone=alone))
         self._metastore = Metastore(spark)
         self._owners = Owners(spark)
+        self._directories = Directories(spark)
         self._memory = JvmMemory(spark)
 
     # ---- the engine ------------------------------------------------------------------------
@@ -225,15 +232,18 @@ class Handlers:
         return Done()
 
     def survey(self, request: Survey, operation: Operation) -> Surveyed:
-        if not request.session_id:
+        if request.session_id:
+            with (
+                self._sessions.using(request.session_id) as child,
+                child.overlay(request.settings),
+            ):
+                found = survey(child, request)
+        else:
             child = Child(self._spark.newSession())
             apply_settings(child.spark, request.settings)
-            return survey(child, request)
-        with (
-            self._sessions.using(request.session_id) as child,
-            child.overlay(request.settings),
-        ):
-            return survey(child, request)
+            found = survey(child, request)
+        reached = self._directories.reached(found.accesses)
+        return replace(found, accesses=(*found.accesses, *reached))
 
     # ---- definitions and their storage -----------------------------------------------------
 
@@ -408,6 +418,17 @@ class Handlers:
     def find_object(self, request: FindObject) -> ObjectFound:
         return self._owners.find(request.kind, request.name)
 
+    def put_connections(self, request: PutConnections) -> Done:
+        put_connections(self._spark, request.connections)
+        return Done()
+
+    def check_connection(self, request: CheckConnection) -> Done:
+        build_catalog(self._spark, request.connection)
+        return Done()
+
+    def find_places(self, request: FindPlaces) -> PlacesFound:
+        return self._directories.places(request.paths)
+
     def set_object_owner(self, request: SetObjectOwner) -> Done:
         self._owners.set(request.kind, request.name, request.owner)
         return Done()
@@ -491,6 +512,9 @@ HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
     ListTables: Control(Handlers.list_tables),
     ListNames: Control(Handlers.list_names),
     FindObject: Control(Handlers.find_object),
+    FindPlaces: Control(Handlers.find_places),
+    PutConnections: Control(Handlers.put_connections),
+    CheckConnection: Control(Handlers.check_connection),
     SetObjectOwner: Control(Handlers.set_object_owner),
     DisownObject: Control(Handlers.disown_object),
     ReleaseOwners: Work(Handlers.release_owners),

@@ -34,6 +34,7 @@ from tidegate_server.gateway.auth.exposure import check_java_options
 from tidegate_server.gateway.auth.token_store import SqlTokenStore
 from tidegate_server.gateway.auth.tokens import DelegationTokens
 from tidegate_server.gateway.authorization.admission import admit_run
+from tidegate_server.gateway.authorization.connections import may_use_connection
 from tidegate_server.gateway.authorization.features import distinguishes_users
 from tidegate_server.gateway.authorization.object_changes import reconcile
 from tidegate_server.gateway.authorization.setting_checks import engine_settings
@@ -69,6 +70,7 @@ from tidegate_server.gateway.session.manager import SessionManager
 from tidegate_server.gateway.session.metadata_cache_file import MetadataCacheFile
 from tidegate_server.gateway.store.breaches import Breaches
 from tidegate_server.gateway.store.database import Database
+from tidegate_server.gateway.store.external import SqlExternalObjects
 from tidegate_server.gateway.store.maintenance import MaintenanceRuns
 from tidegate_server.gateway.store.privileges import SqlPrivileges
 from tidegate_server.gateway.store.watch import CHECK_SECONDS, StoreWatch
@@ -263,9 +265,11 @@ class Gateway:
             metrics=metrics,
             audit=self._audit,
             privileges=SqlPrivileges(self._database),
+            external=SqlExternalObjects(self._database),
             store=self._database,
             memory=self._engines.memory,
             user_engines=self._engines.users,
+            may_use=lambda connection, user: may_use_connection(connection, user, services),
         )
         self._services = services
         kept = MetadataCacheFile(self.data / "metastore.msgpack")

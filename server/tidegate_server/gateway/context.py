@@ -8,10 +8,14 @@ from typing import Final
 
 from tidegate_server.core.config import Config
 from tidegate_server.core.messages.answers import Progress
+from tidegate_server.core.model.access import Features
 from tidegate_server.core.model.clock import Clock
+from tidegate_server.core.model.external import ExternalObject
+from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.gateway.audit.log import AuditLog
 from tidegate_server.gateway.audit.record import Record
 from tidegate_server.gateway.catalog.base import Catalog
+from tidegate_server.gateway.connections import SentConnections
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.link.memory import MemoryWatch
 from tidegate_server.gateway.link.user_engines import UserEngines
@@ -20,6 +24,7 @@ from tidegate_server.gateway.runs.background import Background
 from tidegate_server.gateway.runs.waves import Waves
 from tidegate_server.gateway.scheduler.base import Ledger, RunRefresh, WorkflowScheduler
 from tidegate_server.gateway.store.database import StoreState
+from tidegate_server.gateway.store.external import ExternalObjects, MemoryExternalObjects
 from tidegate_server.gateway.store.privileges import MemoryPrivileges, Privileges
 
 WARNING: Final = "Warning: "
@@ -51,6 +56,8 @@ class Services:
     metrics: Metrics = field(default_factory=Metrics)
     audit: AuditLog = field(default_factory=AuditLog)
     privileges: Privileges = field(default_factory=MemoryPrivileges)
+    external: ExternalObjects = field(default_factory=MemoryExternalObjects)
+    sent_connections: SentConnections = field(default_factory=SentConnections)
     background: Background = field(default_factory=Background)
     store: StoreState | None = None
     """The health of the store; None if definitions are kept in memory."""
@@ -58,12 +65,27 @@ class Services:
     """The memory of the engine; None if it is not watched."""
     user_engines: UserEngines | None = None
     """The engines of users; None if all share the gateway's."""
+    may_use: Callable[[ExternalObject, str], bool] = lambda connection, user: True
+    """Whether a user has the privilege to use a connection."""
 
     def engine_of(self, user: str) -> Engine:
         """Return the engine that runs what a user asks for."""
         if self.user_engines is None or not user:
             return self.engine
         return self.user_engines.of(user)
+
+    def ensure_connections(self, user: str) -> None:
+        """Give a user's engine the connections as the store has them; waits for an engine.
+
+        An engine that is the user's alone gets only those that the user may use.
+        """
+        found = self.external.all(SecuredKind.CONNECTION)
+        if self.user_engines is None or not user:
+            self.sent_connections.ensure(found, self.engine, self.config.secrets)
+            return
+        usable = tuple(each for each in found if self.may_use(each, user))
+        engine = self.user_engines.of(user)
+        self.sent_connections.ensure(usable, engine, self.config.secrets, user)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,8 +122,8 @@ class Context:
     progress: Callable[[Progress], None]
     overlay: Mapping[str, str] = field(default_factory=dict)
     """Settings for this statement alone (Thrift's confOverlay)."""
-    features: tuple[str, ...] | None = None
-    """Features beyond tables that the user may use; None for all."""
+    features: Features | None = None
+    """What the user may use beyond tables; None for all."""
     record: Record = field(default_factory=Record)
     """What the audit log says about the statement; privilege checks add its objects."""
     require_wanted: Callable[[], None] = lambda: None

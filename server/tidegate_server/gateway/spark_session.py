@@ -141,6 +141,7 @@ def ensure_session(context: Context) -> str:
     engine, session = context.engine, context.session
     if not engine.ready or session.engine_generation != engine.generation:
         _open(context)
+    context.services.ensure_connections(session.user)
     # An engine may take long to come up; the statement may have been canceled meanwhile.
     context.require_wanted()
     return session.session_id

@@ -28,6 +28,8 @@ from tidegate_server.core.model.privileges import (
 )
 from tidegate_server.core.sql import privilege_statements as p
 from tidegate_server.core.sql import statements as s
+from tidegate_server.core.sql.external import statements as e
+from tidegate_server.core.sql.privileges import EXTERNAL
 from tidegate_server.core.sql.statements import Name, Statement
 
 T = TypeVar("T")
@@ -301,7 +303,12 @@ class Generator:
 
     def on(self) -> p.OnObject:
         kind = self.one(*SecuredKind)
+        if kind in EXTERNAL:
+            return p.OnObject(kind=kind, name=(self.role(),))
         return p.OnObject(kind=kind, name=self.name(2 if kind is SecuredKind.SCHEMA else 3))
+
+    def external(self) -> SecuredKind:
+        return self.one(*EXTERNAL)
 
     def grantee(self) -> Grantee:
         return self.one(user(self.user()), role(self.role()), group(self.user()), PUBLIC)
@@ -412,6 +419,29 @@ _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
     p.RevokeRole: lambda g: p.RevokeRole(role=g.role(), member=g.member()),
     p.ShowRoles: lambda g: p.ShowRoles(current=g.chance()),
     p.SetOwner: lambda g: p.SetOwner(on=g.on(), owner=g.owner()),
+    e.CreateExternalLocation: lambda g: e.CreateExternalLocation(
+        name=g.role(), url=g.text(), comment=g.maybe(g.text), if_not_exists=g.chance()
+    ),
+    e.SetExternalLocationUrl: lambda g: e.SetExternalLocationUrl(name=g.role(), url=g.text()),
+    e.CreateConnection: lambda g: e.CreateConnection(
+        name=g.role(),
+        type=g.role(),
+        options={"url": g.text(), "x y": g.text()},
+        secrets={"password": g.text()} if g.chance() else {},
+        comment=g.maybe(g.text),
+        if_not_exists=g.chance(),
+    ),
+    e.SetConnectionOptions: lambda g: e.SetConnectionOptions(
+        name=g.role(), options={"url": g.text()}, secrets={"password": g.text()}
+    ),
+    e.RenameExternal: lambda g: e.RenameExternal(
+        kind=g.external(), name=g.role(), new_name=g.role()
+    ),
+    e.DropExternal: lambda g: e.DropExternal(
+        kind=g.external(), name=g.role(), if_exists=g.chance()
+    ),
+    e.ShowExternal: lambda g: e.ShowExternal(kind=g.external()),
+    e.DescribeExternal: lambda g: e.DescribeExternal(kind=g.external(), name=g.role()),
     s.ResetOption: lambda g: s.ResetOption(key=g.maybe(g.text)),
 }
 

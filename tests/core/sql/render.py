@@ -11,6 +11,17 @@ from tidegate_server.core.model.clauses import (
 )
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 from tidegate_server.core.model.privileges import PUBLIC, Grantee
+from tidegate_server.core.sql.external.statements import (
+    CreateConnection,
+    CreateExternalLocation,
+    DescribeExternal,
+    DropExternal,
+    ExternalStatement,
+    RenameExternal,
+    SetConnectionOptions,
+    SetExternalLocationUrl,
+    ShowExternal,
+)
 from tidegate_server.core.sql.privilege_statements import (
     CreateRole,
     DropRole,
@@ -116,6 +127,17 @@ def render(statement: Statement) -> str:
             return _role_statement(statement)
         case SetOwner(on=on, owner=owner):
             return f"ALTER {_object(on)} SET OWNER TO {_grantee(owner)}"
+        case (
+            CreateExternalLocation()
+            | SetExternalLocationUrl()
+            | CreateConnection()
+            | SetConnectionOptions()
+            | RenameExternal()
+            | DropExternal()
+            | ShowExternal()
+            | DescribeExternal()
+        ):
+            return _external_statement(statement)
         case SparkStatement(text=text):
             return text
         case (
@@ -322,6 +344,40 @@ def _role_statement(
             return f"REVOKE ROLE {_name((name,))} FROM {_grantee(member)}"
         case ShowRoles(current=current):
             return "SHOW CURRENT ROLES" if current else "SHOW ROLES"
+
+
+def _external_statement(statement: ExternalStatement) -> str:
+    match statement:
+        case CreateExternalLocation(name=name, url=url, comment=comment):
+            guard = "IF NOT EXISTS " if statement.if_not_exists else ""
+            end = "" if comment is None else f" COMMENT {quote_literal(comment)}"
+            located = f"{_name((name,))} URL {quote_literal(url)}"
+            return f"CREATE EXTERNAL LOCATION {guard}{located}{end}"
+        case SetExternalLocationUrl(name=name, url=url):
+            return f"ALTER EXTERNAL LOCATION {_name((name,))} SET URL {quote_literal(url)}"
+        case CreateConnection(name=name, type=system, comment=comment):
+            guard = "IF NOT EXISTS " if statement.if_not_exists else ""
+            end = "" if comment is None else f" COMMENT {quote_literal(comment)}"
+            options = _connection_options(statement)
+            return (
+                f"CREATE CONNECTION {guard}{_name((name,))} TYPE {_name((system,))} {options}{end}"
+            )
+        case SetConnectionOptions(name=name):
+            return f"ALTER CONNECTION {_name((name,))} SET {_connection_options(statement)}"
+        case RenameExternal(kind=kind, name=name, new_name=new):
+            return f"ALTER {kind.value} {_name((name,))} RENAME TO {_name((new,))}"
+        case DropExternal(kind=kind, name=name, if_exists=if_exists):
+            return f"DROP {kind.value} {'IF EXISTS ' if if_exists else ''}{_name((name,))}"
+        case ShowExternal(kind=kind):
+            return f"SHOW {kind.value}S"
+        case DescribeExternal(kind=kind, name=name):
+            return f"DESCRIBE {kind.value} {_name((name,))}"
+
+
+def _connection_options(statement: CreateConnection | SetConnectionOptions) -> str:
+    options = [f"{_name((k,))} {quote_literal(v)}" for k, v in statement.options.items()]
+    options += [f"{_name((k,))} secret({quote_literal(v)})" for k, v in statement.secrets.items()]
+    return f"OPTIONS ({', '.join(options)})"
 
 
 def _shown(on: OnObject | OnRole | None) -> str:

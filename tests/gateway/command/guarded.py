@@ -16,14 +16,18 @@ from tidegate_server.core.messages.answers import (
     Mention,
     NameList,
     ObjectFound,
+    PlacesFound,
     Reading,
     SchemaNames,
     Surveyed,
 )
 from tidegate_server.core.messages.requests import (
+    CheckConnection,
     FindObject,
+    FindPlaces,
     ListFunctions,
     ListNames,
+    PutConnections,
     SetObjectOwner,
     Survey,
 )
@@ -45,8 +49,10 @@ from tidegate_server.gateway.authorization.admission import admit_order
 from tidegate_server.gateway.authorization.rights import (
     Action,
 )
+from tidegate_server.gateway.connections import SentConnections
 from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.runs.orders import refresh_order
+from tidegate_server.gateway.store.external import ExternalObjects, MemoryExternalObjects
 from tidegate_server.gateway.store.privileges import MemoryPrivileges, Privileges
 
 DAILY = example(id="t-1", name=TableName("c", "d", "daily"), owner="ann")
@@ -93,6 +99,8 @@ class SurveyingEngine(FakeEngine):
         self.schema_owner = "ROLE public"
         """The owner of the schema with the materialized tables."""
         self.objects: dict[Key, str] = {(SecuredKind.SCHEMA, "d", ""): "dora"}
+        self.links: dict[str, str] = {}
+        """Where paths are, if not where they say."""
         self.before_answer: Callable[[object], None] = lambda request: None
 
     def call(self, request, **options):  # type: ignore[no-untyped-def]
@@ -112,6 +120,13 @@ class SurveyingEngine(FakeEngine):
             case ListNames():
                 self._raise_failure(request)
                 return self._names()
+            case FindPlaces(paths=paths):
+                places = tuple(self.links.get(path, path) for path in paths)
+                return PlacesFound(places=places, warehouse="file:/hive")
+            case PutConnections() | CheckConnection():
+                self.requests.append(request)
+                self._raise_failure(request)
+                return Done()
             case ListFunctions():
                 found = (FunctionName(n, s) for k, s, n in self.objects if k.value == "FUNCTION")
                 return FunctionList(functions=(FunctionName("abs"), *found))
@@ -157,6 +172,8 @@ class Guarded(World):
     """A world in which privileges are checked; ann owns m, and n, which reads m."""
 
     privileges: Privileges = field(default_factory=MemoryPrivileges)
+    external: ExternalObjects = field(default_factory=MemoryExternalObjects)
+    sent: SentConnections = field(default_factory=SentConnections)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -169,7 +186,12 @@ class Guarded(World):
         self.execute("CREATE MATERIALIZED TABLE n FRESHNESS = INTERVAL '1' DAY AS SELECT 2")
 
     def _services(self) -> Services:
-        return replace(super()._services(), privileges=self.privileges)
+        return replace(
+            super()._services(),
+            privileges=self.privileges,
+            external=self.external,
+            sent_connections=self.sent,
+        )
 
     def be(self, user: str) -> None:
         self.session.user = user

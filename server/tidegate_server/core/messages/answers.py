@@ -347,6 +347,14 @@ class NameList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlacesFound:
+    """Where files are, as the file system has resolved it."""
+
+    places: tuple[str, ...]
+    warehouse: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectFound:
     """What an object is and who owns it; ``kind`` None means there is none."""
 
@@ -429,6 +437,7 @@ Answer = (
     | TableList
     | NameList
     | ObjectFound
+    | PlacesFound
     | FunctionList
     | Failure
 )

@@ -21,6 +21,7 @@ from tidegate_server.core.messages.answers import (
     MaintenanceDone,
     NameList,
     ObjectFound,
+    PlacesFound,
     Planned,
     Refreshed,
     Rewritten,
@@ -33,7 +34,7 @@ from tidegate_server.core.messages.answers import (
     Verified,
     Versions,
 )
-from tidegate_server.core.model.access import Admission
+from tidegate_server.core.model.access import Admission, Features
 from tidegate_server.core.model.clauses import Expectation
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.privileges import SecuredKind
@@ -80,6 +81,7 @@ class EngineOptions:
     """Directory of the jars; empty for that of the engine's environment."""
     alone: bool = True
     """Whether no other engine changes the tables."""
+    jars: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -199,7 +201,7 @@ class Analyze(Request[Analysis]):
     sql: str
     operation_id: str = ""
     user: str = ""
-    features: tuple[str, ...] | None = None
+    features: Features | None = None
     """Features beyond tables that the user may use; None for all."""
 
 
@@ -217,8 +219,8 @@ class Survey(Request[Surveyed]):
     operation_id: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
     user: str = ""
-    features: tuple[str, ...] | None = None
-    """Features beyond tables that the user may use; None to leave out the accesses."""
+    features: Features | None = None
+    """What the user may use beyond tables; None to leave out the accesses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,7 +392,7 @@ class CheckExpressions(Request[ExpressionsChecked]):
     assertions: tuple[str, ...] = ()
     region: str | None = None
     user: str = ""
-    features: tuple[str, ...] | None = None
+    features: Features | None = None
     """As in :class:`Analyze`."""
 
 
@@ -553,6 +555,38 @@ class FindObject(Request[ObjectFound]):
 
     kind: SecuredKind
     name: TableName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """A connection as the engine uses it."""
+
+    name: str
+    options: Mapping[str, str] = field(repr=False)
+    """Spark's options of JDBC, with secrets."""
+    secret: tuple[str, ...] = ()
+    """The names of those options that are secrets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutConnections(Request[Done]):
+    """Replace all connections; one that cannot be used is logged and left out."""
+
+    connections: tuple[ConnectionOptions, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckConnection(Request[Done]):
+    """Check that the options of a connection can be used, without connecting."""
+
+    connection: ConnectionOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindPlaces(Request[PlacesFound]):
+    """Ask where the file system says that paths are; a path need not exist."""
+
+    paths: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,11 @@ class ObjectKind(Enum):
     SCHEMA = "SCHEMA"
     FUNCTION = "FUNCTION"
     PATH = "PATH"
-    """Files named by their path."""
+    """Files named by their path. To CREATE one is to make it the directory of an object."""
+    DIRECTORY = "DIRECTORY"
+    """The directory to which a link in the location of an external table leads."""
+    CONNECTION = "CONNECTION"
+    """Another system; to MODIFY it is to change anything there."""
     SETTING = "SETTING"
     FEATURE = "FEATURE"
     """A way to programs, files or the JVM."""
@@ -63,6 +67,18 @@ class Access:
     """The innermost view or function in whose query it is, empty for the statement itself."""
     location: str = ""
     """The directory of a table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """What a user may use beyond tables."""
+
+    names: tuple[str, ...] = ()
+    """As in the configuration."""
+    readable: tuple[str, ...] = ()
+    """The directories of which the analysis of a statement may open files."""
+    connections: tuple[str, ...] = ()
+    """The connections that it may use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

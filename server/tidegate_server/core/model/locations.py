@@ -16,6 +16,14 @@ def overlap(location: str, other: str) -> bool:
     return bool(other) and (one.is_relative_to(two) or two.is_relative_to(one))
 
 
+def contains(directory: str, place: str) -> bool:
+    """Return whether a place is a directory or in it.
+
+    Both are as the file system has resolved them, so that they are compared as they are.
+    """
+    return place == directory or place.startswith(directory.rstrip("/") + "/")
+
+
 @lru_cache(_KEPT)
 def _path(location: str) -> PurePosixPath:
     parts = urlsplit(location)

@@ -31,6 +31,14 @@ class Privilege(Enum):
     """See a schema and make it the current one."""
     EXECUTE = "EXECUTE"
     """Call a function."""
+    READ_FILES = "READ FILES"
+    """Read files below an external location."""
+    WRITE_FILES = "WRITE FILES"
+    """Write files below an external location."""
+    CREATE_EXTERNAL_TABLE = "CREATE EXTERNAL TABLE"
+    """Create tables whose directory is below an external location."""
+    USE_CONNECTION = "USE CONNECTION"
+    """Use the system behind a connection."""
     ALL = "ALL"
     """Every privilege that applies to the object."""
 
@@ -43,17 +51,27 @@ class SecuredKind(Enum):
     VIEW = "VIEW"
     FUNCTION = "FUNCTION"
     MATERIALIZED_TABLE = "MATERIALIZED TABLE"
+    EXTERNAL_LOCATION = "EXTERNAL LOCATION"
+    CONNECTION = "CONNECTION"
 
     def __str__(self) -> str:
         return self.value.lower()
 
 
 APPLICABLE: Final[Mapping[SecuredKind, tuple[Privilege, ...]]] = {
-    SecuredKind.SCHEMA: tuple(p for p in Privilege if p is not Privilege.ALL),
+    SecuredKind.SCHEMA: (
+        *(Privilege.SELECT, Privilege.MODIFY, Privilege.CREATE, Privilege.ALTER),
+        *(Privilege.REFRESH, Privilege.USAGE, Privilege.EXECUTE),
+    ),
     SecuredKind.TABLE: (Privilege.SELECT, Privilege.MODIFY, Privilege.ALTER),
     SecuredKind.VIEW: (Privilege.SELECT, Privilege.ALTER),
     SecuredKind.FUNCTION: (Privilege.EXECUTE,),
     SecuredKind.MATERIALIZED_TABLE: (Privilege.SELECT, Privilege.ALTER, Privilege.REFRESH),
+    SecuredKind.EXTERNAL_LOCATION: (
+        *(Privilege.READ_FILES, Privilege.WRITE_FILES),
+        Privilege.CREATE_EXTERNAL_TABLE,
+    ),
+    SecuredKind.CONNECTION: (Privilege.USE_CONNECTION, Privilege.MODIFY),
 }
 """The privileges that apply to each kind of object."""
 
@@ -192,7 +210,15 @@ class NamedObject:
     owner: str
 
 
-GrantObject = TableObject | SchemaObject | NamedObject
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ServerObject:
+    """An external location or a connection, by its id: one created again has another id."""
+
+    kind: SecuredKind
+    id: str
+
+
+GrantObject = TableObject | SchemaObject | NamedObject | ServerObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

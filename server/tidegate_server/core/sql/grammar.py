@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from tidegate_server.core.errors import Code
 from tidegate_server.core.model.names import quote_identifier
+from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.sql import alter, clauses, privileges
 from tidegate_server.core.sql.columns import ColumnList, column_list
 from tidegate_server.core.sql.cursor import Cursor
+from tidegate_server.core.sql.external import grammar as external
 from tidegate_server.core.sql.statements import (
     EXPLAIN_DETAILS,
     CreateMaterializedTable,
@@ -233,6 +235,9 @@ def _show_history(at: Cursor) -> Statement:
 
 
 def _describe(at: Cursor) -> Statement:
+    described = external.describe(at)
+    if described is not None:
+        return described
     if not at.accept("TABLE") and at.sees("MATERIALIZED", "TABLE") and at.sees_name(2):
         at.expect("MATERIALIZED", "TABLE")
     extended = at.accept_any("EXTENDED", "FORMATTED") is not None
@@ -379,6 +384,14 @@ RULES: Mapping[tuple[str, ...], Rule] = {
     ),
     ("CREATE", "ROLE"): privileges.create_role,
     ("DROP", "ROLE"): privileges.drop_role,
+    ("CREATE", "EXTERNAL", "LOCATION"): external.create_location,
+    ("ALTER", "EXTERNAL", "LOCATION"): external.alter_location,
+    ("DROP", "EXTERNAL", "LOCATION"): external.drop(SecuredKind.EXTERNAL_LOCATION),
+    ("SHOW", "EXTERNAL", "LOCATIONS"): external.show(SecuredKind.EXTERNAL_LOCATION),
+    ("CREATE", "CONNECTION"): external.create_connection,
+    ("ALTER", "CONNECTION"): external.alter_connection,
+    ("DROP", "CONNECTION"): external.drop(SecuredKind.CONNECTION),
+    ("SHOW", "CONNECTIONS"): external.show(SecuredKind.CONNECTION),
     ("SHOW", "VERSIONS"): _show_versions,
     ("VERIFY", *TABLE): _verify,
     **{

@@ -37,12 +37,16 @@ from tidegate_server.core.sql.statements import (
     Name,
 )
 
-_PRIVILEGES = tuple(privilege.value for privilege in Privilege)
+_PRIVILEGES = tuple(
+    # CREATE EXTERNAL TABLE is not CREATE.
+    sorted((p.value for p in Privilege), key=lambda text: -len(text.split()))
+)
 _MODIFY = "Write MODIFY, which stands for INSERT, UPDATE, DELETE, MERGE and TRUNCATE."
 _OWNERSHIP = "Write ALTER ... SET OWNER TO USER name."
 _ELSEWHERE: Mapping[str, str] = {
-    **dict.fromkeys(("INSERT", "UPDATE", "DELETE", "TRUNCATE", "MERGE", "WRITE"), _MODIFY),
-    "READ": "Write SELECT.",
+    **dict.fromkeys(("INSERT", "UPDATE", "DELETE", "TRUNCATE", "MERGE"), _MODIFY),
+    "WRITE": "Write MODIFY, or WRITE FILES on an external location.",
+    "READ": "Write SELECT, or READ FILES on an external location.",
     "USE": "Write USAGE.",
     "BROWSE": "Write USAGE.",
     "READ_METADATA": "Write USAGE.",
@@ -65,6 +69,13 @@ _KINDS: Mapping[str, SecuredKind] = {
     "FUNCTION": SecuredKind.FUNCTION,
     "MATERIALIZED": SecuredKind.MATERIALIZED_TABLE,
 }
+EXTERNAL: Mapping[SecuredKind, tuple[str, ...]] = {
+    SecuredKind.EXTERNAL_LOCATION: ("EXTERNAL", "LOCATION"),
+    SecuredKind.CONNECTION: ("CONNECTION",),
+}
+"""How objects are written that are in no schema."""
+_AFTER = ("TO", "FROM", "FOR", "SET", "OWNER")
+"""What may follow a table of such a name."""
 _ADMIN_OPTION = "Administrators grant roles: leave WITH ADMIN OPTION out."
 
 
@@ -159,6 +170,10 @@ def _object(at: Cursor) -> OnObject:
 def _kind_and_name(at: Cursor) -> OnObject:
     if at.accept_any(*_SCHEMAS):
         return OnObject(kind=SecuredKind.SCHEMA, name=_schema_name(at))
+    for kind, words in EXTERNAL.items():
+        if at.sees(*words) and at.sees_name(len(words)) and at.spelling(len(words)) not in _AFTER:
+            at.accept(*words)
+            return OnObject(kind=kind, name=(at.name().lower(),))
     if at.accept("MATERIALIZED"):
         at.expect("TABLE")
         return OnObject(kind=SecuredKind.MATERIALIZED_TABLE, name=clauses.table_name(at))
@@ -283,12 +298,16 @@ def sets_owner(head: Sequence[Token]) -> bool:
 
 def alter_owner(at: Cursor) -> SetOwner:
     """Read the rest of an ALTER that sets an owner."""
-    on = _kind_and_name(at)
+    return SetOwner(on=_kind_and_name(at), owner=owner_clause(at))
+
+
+def owner_clause(at: Cursor) -> Grantee:
+    """Read what sets the owner of the object before it."""
     if at.accept("SET", "AUTHORIZATION"):
-        return SetOwner(on=on, owner=owner(at, may_be_bare=True))
+        return owner(at, may_be_bare=True)
     if not at.accept("SET", "OWNER"):
         at.expect("OWNER")
-    return SetOwner(on=on, owner=owner(at))
+    return owner(at)
 
 
 def owner(at: Cursor, *, may_be_bare: bool = False) -> Grantee:

@@ -16,6 +16,7 @@ from tidegate_server.core.model.clauses import (
 )
 from tidegate_server.core.model.freshness import Freshness
 from tidegate_server.core.model.privileges import SecuredKind
+from tidegate_server.core.sql.external.statements import ExternalStatement
 from tidegate_server.core.sql.privilege_statements import PrivilegeStatement
 
 Name = tuple[str, ...]
@@ -588,5 +589,6 @@ Statement = (
     | ShowOptions
     | ResetOption
     | PrivilegeStatement
+    | ExternalStatement
     | SparkStatement
 )

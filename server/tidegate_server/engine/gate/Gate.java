@@ -11,10 +11,12 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.TableIdentifier;
+import org.apache.spark.sql.catalyst.analysis.AnalysisContext;
 import org.apache.spark.sql.catalyst.analysis.PersistedView$;
 import org.apache.spark.sql.catalyst.analysis.PlanWithUnresolvedIdentifier;
 import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
@@ -26,6 +28,8 @@ import org.apache.spark.sql.catalyst.analysis.ResolvedTable;
 import org.apache.spark.sql.catalyst.analysis.SQLFunctionNode;
 import org.apache.spark.sql.catalyst.analysis.SQLScalarFunction;
 import org.apache.spark.sql.catalyst.analysis.SQLTableFunction;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedIdentifier;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedNamespace;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTable;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTableOrView;
@@ -64,6 +68,7 @@ import org.apache.spark.sql.execution.command.DescribeQueryCommand;
 import org.apache.spark.sql.execution.command.ExplainCommand;
 import org.apache.spark.sql.execution.command.ResetCommand;
 import org.apache.spark.sql.execution.command.SetCommand;
+import org.apache.spark.sql.execution.datasources.CreateTempViewUsing;
 import org.apache.spark.sql.execution.datasources.DataSource;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
@@ -95,6 +100,10 @@ public class Gate extends scala.runtime.AbstractFunction1 {
   static final Set NOTHING =
       new HashSet(java.util.Arrays.asList(
           new String[] {"free", "internal", "relations", "objects", "unresolved"}));
+  /** Before the name of a connection among the places that may be read. */
+  static final String CONNECTION = "connection:";
+  static final Set READS =
+      new HashSet(java.util.Arrays.asList(new String[] {"SELECT", "DESCRIBE", "READ"}));
   static final String ON_FILES = "spark.sql.runSQLOnFiles";
   /** Prefix of the properties of a view with the settings under which it is analyzed. */
   static final String VIEW_SETTING = "view.sqlconfig.";
@@ -109,9 +118,13 @@ public class Gate extends scala.runtime.AbstractFunction1 {
   private final Keys properties = new Keys();
   private final Keys options = new Keys();
   private final Map admissions = new ConcurrentHashMap();
+  private final Places places = new Places();
+  private final Connections connections = new Connections();
+  /** Whether a name is that of a data source. */
+  private final Map named = new ConcurrentHashMap();
 
   public Gate() {
-    admissions.put(OWN, new Admission("paths", null, false));
+    admissions.put(OWN, new Admission("paths", "", null, false));
   }
 
   /** Adds lines of the lists of what plans may contain. */
@@ -171,20 +184,22 @@ public class Gate extends scala.runtime.AbstractFunction1 {
   /**
    * Begins an admission for the plans of this thread; returns the one before.
    *
+   * @param readable the places of which the analysis may open files while accesses are collected,
+   *     and after an empty record the connections that it may use.
    * @param admitted the accesses; "*" to collect instead of refusing.
    * @param mark whether the session is a user's.
    * @param exact whether what was admitted in a view is admitted nowhere else. False for queries
    *     that have the texts of views written into them.
    */
   public String begin(
-      SparkSession session, String id, String features, String admitted, boolean mark,
-      boolean exact) {
-    Admission admission = new Admission(features, admitted, exact);
+      SparkSession session, String id, String features, String readable, String admitted,
+      boolean mark, boolean exact) {
+    Admission admission = new Admission(features, readable, admitted, exact);
     admissions.put(id, admission);
     if (mark) {
       session.sessionState().conf().setConfString(MARK, "true");
-      boolean files = admission.features.contains("paths");
-      session.sessionState().conf().setConfString(ON_FILES, String.valueOf(files));
+      // Only after OutsideRule has seen them.
+      session.sessionState().conf().setConfString(ON_FILES, String.valueOf(admission.files));
     }
     return change(session.sparkContext(), id);
   }
@@ -208,7 +223,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
   /** Lists what a parsed plan accesses as far as it says so before its analysis. */
   public String inspect(SparkSession session, LogicalPlan parsed) {
-    return join(walk(session, parsed, true));
+    return join(walk(new Walker(session, true), parsed));
   }
 
   /** Lists the names of tables and views that a parsed plan mentions, one record each. */
@@ -218,11 +233,6 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     return join(walker.names);
   }
 
-  /** Returns where the file system says a path is: absolute, without links. */
-  public String place(SparkSession session, String path) {
-    return new Walker(session, false).resolved(new Path(path));
-  }
-
   /** Lists the nodes of a parsed plan whose names are computed. */
   public List computed(SparkSession session, LogicalPlan parsed) throws Exception {
     Walker walker = new Walker(session, true);
@@ -230,8 +240,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     return walker.computed;
   }
 
-  private Set walk(SparkSession session, LogicalPlan plan, boolean parsed) {
-    Walker walker = new Walker(session, parsed);
+  private Set walk(Walker walker, LogicalPlan plan) {
     try {
       walker.plan(plan, "");
     } catch (RuntimeException failed) {
@@ -246,12 +255,46 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     return new Rule((SparkSession) session);
   }
 
+  /** Returns what builds the rule that runs before the others of the analysis. */
+  public Object outsideRule() {
+    return new OutsideRules();
+  }
+
+  /** Returns the connections, whose catalogs each session has from its next analysis on. */
+  public Connections connections() {
+    return connections;
+  }
+
+  /** Returns where a path without its pattern is. */
+  public String place(SparkSession session, String path) {
+    return places.resolve(hadoop(session), places.fixed(new Path(path)));
+  }
+
+  static Configuration hadoop(SparkSession session) {
+    return session.sparkContext().hadoopConfiguration();
+  }
+
+  private boolean isSource(SparkSession session, String name) {
+    Boolean known = (Boolean) named.get(name);
+    if (known != null) return known.booleanValue();
+    boolean found;
+    try {
+      DataSource.lookupDataSource(name, session.sessionState().conf());
+      found = true;
+    } catch (Throwable unknown) {
+      found = false;
+    }
+    if (named.size() > 1000) named.clear();
+    named.put(name, Boolean.valueOf(found));
+    return found;
+  }
+
   Admission current(SparkSession session) {
     String id = session.sparkContext().getLocalProperty(PROPERTY);
     Admission admission = id == null ? null : (Admission) admissions.get(id);
     if (admission != null) return admission;
     boolean marked = session.sessionState().conf().getConfString(MARK, "").equals("true");
-    return marked ? new Admission("", "", true) : null;
+    return marked ? new Admission("", "", "", true) : null;
   }
 
   /** Wraps a built-in function that is refused when it is constructed: Spark evaluates constant
@@ -315,9 +358,26 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     public Object apply(Object plan) {
       Admission admission = current(session);
       if (admission != null && !admission.everything && !isPart()) {
-        for (Object one : walk(session, (LogicalPlan) plan, false)) admission.take((String) one);
+        Walker walker = new Walker(session, false);
+        walker.enforces = !admission.collects;
+        for (Object one : walk(walker, (LogicalPlan) plan)) {
+          admission.take((String) one);
+          if (!admission.collects) linked(admission, ((String) one).split(FIELD, -1));
+        }
       }
       return scala.runtime.BoxedUnit.UNIT;
+    }
+
+    /** Refuses links that lead from an admitted directory to one that is not. */
+    private void linked(Admission admission, String[] one) {
+      if (!one[1].equals("PATH") || admission.isFree(one[0])) return;
+      try {
+        for (Object target : places.linked(one[4])) {
+          admission.take(access(one[0], "PATH", "", "", (String) target, "", one[6], ""));
+        }
+      } catch (java.io.IOException failed) {
+        throw new SecurityException(failed.toString());
+      }
     }
 
     /**
@@ -337,6 +397,43 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     }
   }
 
+  class OutsideRules extends scala.runtime.AbstractFunction1 {
+    public Object apply(Object session) {
+      return new OutsideRule((SparkSession) session);
+    }
+  }
+
+  /**
+   * Refuses names that are paths or of connections before the analysis opens files or calls other
+   * systems, also names that were computed. The analysis applies it to each text that it reads,
+   * before anything in it is resolved. What the text of a view names is left to the rule above,
+   * since its owner could read it.
+   */
+  class OutsideRule extends org.apache.spark.sql.catalyst.rules.Rule {
+    private final SparkSession session;
+    private int version = 0;
+
+    OutsideRule(SparkSession session) {
+      this.session = session;
+    }
+
+    public TreeNode apply(TreeNode plan) {
+      version = connections.install(session, version);
+      Admission admission = current(session);
+      if (admission == null || admission.everything) return plan;
+      if (AnalysisContext.get().catalogAndNamespace().nonEmpty()) return plan;
+      Walker walker = new Walker(session, true);
+      walker.outsideOnly = true;
+      for (Object one : walk(walker, (LogicalPlan) plan)) {
+        admission.take((String) one);
+        if (admission.collects && !admission.mayAnalyze(((String) one).split(FIELD, -1))) {
+          admission.refuse((String) one);
+        }
+      }
+      return plan;
+    }
+  }
+
   /** What plans may access: act, kind and name of each object; "*" collects instead. */
   static class Admission {
     final boolean everything;
@@ -348,16 +445,23 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     /** Functions whose bodies are part of the statement. */
     private final Set created = new HashSet();
     private final Set places = new HashSet();
+    /** Those of the places above in which files may be written. */
+    private final Set writable = new HashSet();
+    private final Set readable = new HashSet();
+    /** Whether names may be paths. */
+    final boolean files;
     private final Set found = Collections.synchronizedSet(new LinkedHashSet());
     private final Set refused = Collections.synchronizedSet(new LinkedHashSet());
 
-    Admission(String features, String admitted, boolean exact) {
+    Admission(String features, String readable, String admitted, boolean exact) {
       this.exact = exact;
       everything = admitted == null;
       collects = "*".equals(admitted);
       Collections.addAll(this.features, features.split(FIELD));
-      if (everything || collects || admitted.isEmpty()) return;
-      String[] lines = admitted.split(RECORD);
+      Collections.addAll(this.readable, readable.split(FIELD));
+      boolean paths = collects || this.features.contains("paths");
+      String[] lines =
+          everything || collects || admitted.isEmpty() ? new String[0] : admitted.split(RECORD);
       for (int i = 0; i < lines.length; i++) {
         String[] one = lines[i].split(FIELD, -1);
         this.admitted.add(key(one));
@@ -365,9 +469,27 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         if (one[0].equals("CREATE") && one[1].equals("FUNCTION")) {
           created.add(one[2] + "." + one[3] + "." + one[4]);
         }
-        if (!one[7].isEmpty()) places.add(one[7]);
-        if (one[1].equals("PATH")) places.add(one[4]);
+        boolean path = one[1].equals("PATH");
+        String place = path ? one[4] : one[7];
+        if (path) paths = true;
+        if (place.isEmpty() || one[1].equals("DIRECTORY")) continue;
+        places.add(place);
+        if (!READS.contains(one[0])) writable.add(place);
       }
+      files = paths;
+    }
+
+    /** Whether an analysis that collects accesses may make one. */
+    boolean mayAnalyze(String[] one) {
+      if (one[1].equals("CONNECTION")) return readable.contains(CONNECTION + one[4]);
+      return isFree("READ") || isIn(readable, one[4]);
+    }
+
+    private static boolean isIn(Set directories, String place) {
+      for (Object one : directories) {
+        if (Places.contains((String) one, place)) return true;
+      }
+      return false;
     }
 
     void take(String access) {
@@ -385,12 +507,14 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     private boolean admits(String[] one) {
       if (admitted.contains(key(one)) || owned.contains(object(one))) return true;
       if (one[1].equals("FEATURE")) return features.contains(one[2]);
+      if (one[1].equals("DIRECTORY")) return true; // compared when accesses were collected
       if (!one[1].equals("PATH")) return false;
-      if (features.contains(one[0].equals("READ") ? "paths" : "locations")) return true;
-      for (Object place : places) {
-        if (one[4].equals(place) || one[4].startsWith(place + "/")) return true;
-      }
-      return false;
+      return isFree(one[0]) || isIn(one[0].equals("READ") ? places : writable, one[4]);
+    }
+
+    /** Whether a feature allows an act on any path. */
+    boolean isFree(String act) {
+      return features.contains(act.equals("READ") ? "paths" : "locations");
     }
 
     private String key(String[] one) {
@@ -427,6 +551,10 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     private final SparkSession session;
     private final boolean parsed;
     private final Map seen = new IdentityHashMap();
+    /** Whether only names that are paths or of connections are listed. */
+    boolean outsideOnly;
+    /** Whether what was not admitted is refused. */
+    boolean enforces;
 
     Walker(SparkSession session, boolean parsed) {
       this.session = session;
@@ -447,7 +575,9 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     void plan(LogicalPlan node, String via) throws Exception {
       if (seen.put(node, "") != null) return;
       String inner = via;
-      if (node instanceof View) {
+      if (outsideOnly) {
+        outside(node);
+      } else if (node instanceof View) {
         View view = (View) node;
         if (!view.isTempView()) {
           catalogTable(view.desc(), "SELECT", via);
@@ -479,6 +609,9 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         command(node, via);
       } else {
         if (parsed) named(node);
+        else if (node instanceof ResolvedNamespace) {
+          connection("USAGE", ((ResolvedNamespace) node).catalog().name(), via);
+        }
         need(node);
       }
       fields(node, inner);
@@ -496,7 +629,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       String inner = via;
       if (node instanceof SQLScalarFunction) {
         inner = function(((SQLScalarFunction) node).function(), via);
-      } else {
+      } else if (!outsideOnly) {
         need(node);
       }
       fields(node, inner);
@@ -510,7 +643,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       if (need == null) {
         if (!parsed) feature("administrators", name);
       } else if (parsed && node.nodeName().startsWith("UnresolvedPathBased")) {
-        feature("paths", node.nodeName()); // before the analysis reads Delta's log there
+        return; // its path is listed by its name
       } else if (need.equals("options")) {
         given(((scala.Product) node).productIterator());
       } else if (!NOTHING.contains(need)) {
@@ -566,19 +699,60 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       }
     }
 
-    /** Notes the name in a parsed node; a path is refused before the analysis opens its files. */
-    private void named(LogicalPlan node) {
-      scala.collection.immutable.Seq parts;
+    private scala.collection.immutable.Seq parts(LogicalPlan node) {
+      if (node instanceof UnresolvedRelation) {
+        return ((UnresolvedRelation) node).multipartIdentifier();
+      }
+      if (node instanceof UnresolvedTable) return ((UnresolvedTable) node).multipartIdentifier();
+      if (node instanceof UnresolvedTableOrView) {
+        return ((UnresolvedTableOrView) node).multipartIdentifier();
+      }
+      if (node instanceof UnresolvedView) return ((UnresolvedView) node).multipartIdentifier();
+      return null;
+    }
+
+    /** Adds an act on a connection; false if no connection has the name. */
+    private boolean connection(String act, String name, String via) {
+      if (!connections.has(name)) return false;
+      boolean uses = READS.contains(act) || act.equals("USAGE") || act.equals("USE");
+      add(uses ? "USE" : "MODIFY", "CONNECTION", "", "", name, "", via, "");
+      return true;
+    }
+
+    /** Adds the path or the connection in the name of a parsed node. */
+    private void outside(LogicalPlan node) throws Exception {
+      if (node.nodeName().startsWith("UnresolvedPathBased")) {
+        path("READ", new Path((String) value(node, "path")), "");
+        return;
+      }
+      boolean created = node instanceof UnresolvedIdentifier;
+      scala.collection.immutable.Seq parts =
+          created ? ((UnresolvedIdentifier) node).nameParts() : parts(node);
+      if (node instanceof UnresolvedNamespace) {
+        parts = ((UnresolvedNamespace) node).multipartIdentifier();
+        if (parts.nonEmpty()) connection("USE", parts.head().toString(), "");
+        return;
+      }
+      if (parts == null) return;
+      if (parts.size() > 1 && connection("USE", parts.head().toString(), "")) return;
+      String last = parts.last().toString();
+      boolean path = last.indexOf('/') >= 0;
+      if (!path && !created && parts.size() == 2 && isSource(session, parts.head().toString())) {
+        TableIdentifier table = new TableIdentifier(last, new scala.Some(parts.head().toString()));
+        path = !session.sessionState().catalog().tableExists(table);
+      }
+      if (path) path(created ? "CREATE" : "READ", new Path(last), "");
+    }
+
+    /** Notes the name in a parsed node. */
+    private void named(LogicalPlan node) throws Exception {
+      outside(node);
+      scala.collection.immutable.Seq parts = parts(node);
       if (node instanceof UnresolvedRelation) {
         // Before the analysis opens files with them.
         options(((UnresolvedRelation) node).options().asCaseSensitiveMap());
-        parts = ((UnresolvedRelation) node).multipartIdentifier();
-      } else if (node instanceof UnresolvedTable) {
-        parts = ((UnresolvedTable) node).multipartIdentifier();
-      } else if (node instanceof UnresolvedTableOrView) {
-        parts = ((UnresolvedTableOrView) node).multipartIdentifier();
-      } else if (node instanceof UnresolvedView) {
-        parts = ((UnresolvedView) node).multipartIdentifier();
+      } else if (parts != null) {
+        // a name alone
       } else if (node instanceof PlanWithUnresolvedIdentifier) {
         PlanWithUnresolvedIdentifier named = (PlanWithUnresolvedIdentifier) node;
         computed.add(node);
@@ -598,7 +772,6 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         return;
       }
       names.add(parts.mkString(FIELD));
-      if (parts.last().toString().indexOf('/') >= 0) feature("paths", parts.mkString("."));
     }
 
     // ---- relations -------------------------------------------------------------------------
@@ -614,6 +787,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         if (files instanceof DeltaLogFileIndex) return; // only Delta reads its log
         if (files instanceof TahoeFileIndex) {
           path(act, ((TahoeFileIndex) files).path(), via);
+          if (enforces) elsewhere(act, (TahoeFileIndex) files, via);
           return;
         }
         scala.collection.Iterator roots = files.rootPaths().iterator();
@@ -637,11 +811,22 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         table((DeltaTableV2) node.table(), act, via);
       } else if (node.identifier().isDefined() && node.catalog().isDefined()) {
         Identifier name = (Identifier) node.identifier().get();
-        object(act, "TABLE", ((org.apache.spark.sql.connector.catalog.CatalogPlugin)
-            node.catalog().get()).name(), namespace(name), name.name(),
-            owner(node.table()), via, "");
+        String catalog = ((org.apache.spark.sql.connector.catalog.CatalogPlugin)
+            node.catalog().get()).name();
+        if (connection(act, catalog, via)) return;
+        object(act, "TABLE", catalog, namespace(name), name.name(), owner(node.table()), via, "");
       } else {
         source(node.table().getClass().getName());
+      }
+    }
+
+    /** Adds the files of a Delta table that its log names outside of its directory. */
+    private void elsewhere(String act, TahoeFileIndex table, String via) throws Exception {
+      String directory = table.path().toString();
+      String[] all = table.inputFiles();
+      for (int i = 0; i < all.length; i++) {
+        Path file = new Path(new java.net.URI(all[i]));
+        if (!Places.contains(directory, file.toString())) path(act, file, via);
       }
     }
 
@@ -661,14 +846,9 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
     private void stream(DataSource source, String via) throws Exception {
       source(source.className());
-      Map others = new HashMap(scala.jdk.javaapi.CollectionConverters.asJava(source.options()));
-      others.remove("path");
-      options(others);
+      placed(source.options(), "READ", via);
       scala.collection.Iterator paths = source.paths().iterator();
-      while (paths.hasNext()) path("SELECT", new Path((String) paths.next()), via);
-      // Judged as a path, not as an option.
-      scala.Option path = source.options().get("path");
-      if (path.isDefined()) path("SELECT", new Path((String) path.get()), via);
+      while (paths.hasNext()) path("READ", new Path((String) paths.next()), via);
     }
 
     private void table(DeltaTableV2 table, String act, String via) throws Exception {
@@ -683,6 +863,11 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       boolean view = table.tableType().name().equals("VIEW");
       scala.Option place = table.storage().locationUri();
       String at = place.isDefined() ? resolved(new Path((java.net.URI) place.get())) : "";
+      boolean external = table.tableType().name().equals("EXTERNAL");
+      if (external && !at.isEmpty() && !table.properties().contains("tidegate.id")
+          && places.isElsewhere(hadoop(session), new Path((java.net.URI) place.get()))) {
+        add(READS.contains(act) ? "READ" : "WRITE", "DIRECTORY", "", "", at, table.owner(), via, "");
+      }
       identifier(act, view ? "VIEW" : "TABLE", table.identifier(), table.owner(), via, at);
     }
 
@@ -725,13 +910,21 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       for (Object one : rows) {
         String[] row = (String[]) one; // command, class, field, action, kind, need, other, present
         if (!row[6].isEmpty() && present(value(node, row[6])) != row[7].equals("true")) continue;
-        if (row[3].equals("FEATURE")) feature(row[5], node.nodeName());
+        if (row[4].equals("CATALOG")) current(value(node, row[2]), node);
+        else if (row[3].equals("FEATURE")) feature(row[5], node.nodeName());
         else if (row[3].equals("SET")) given(value(node, row[2]), row[4], via);
         else if (isOfSession(node)) continue;
         else if (!parsed || node instanceof CreateTableLikeCommand) {
           target(value(node, row[2]), row[3], row[4], via);
         }
       }
+    }
+
+    /** Judges a new current catalog: no connection, on which names without a catalog would rely. */
+    private void current(Object catalog, LogicalPlan node) {
+      String name = String.valueOf(catalog);
+      if (catalog instanceof ResolvedNamespace) name = ((ResolvedNamespace) catalog).catalog().name();
+      if (connections.has(name)) feature("administrators", node.nodeName() + " " + name);
     }
 
     /** Whether a command makes a temporary view. */
@@ -764,7 +957,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         if (found.table() instanceof DeltaTableV2) table((DeltaTableV2) found.table(), act, via);
         else if (found.table() instanceof V1Table) {
           catalogTable(((V1Table) found.table()).catalogTable(), act, via);
-        } else {
+        } else if (!connection(act, found.catalog().name(), via)) {
           object(act, "TABLE", found.catalog().name(), namespace(found.identifier()),
               found.identifier().name(), owner(found.table()), via, "");
         }
@@ -775,7 +968,10 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         seen.put(value, "");
         ResolvedIdentifier found = (ResolvedIdentifier) value;
         String schema = namespace(found.identifier());
-        if (kind.equals("FUNCTION")) {
+        if (connection(act, found.catalog().name(), via)) return;
+        if (found.identifier().name().indexOf('/') >= 0) {
+          path("CREATE", new Path(found.identifier().name()), via);
+        } else if (kind.equals("FUNCTION")) {
           named(new FunctionIdentifier(found.identifier().name(), new scala.Some(schema)), act, via);
         } else if (found.catalog().name().equals("spark_catalog")) {
           entry(new TableIdentifier(found.identifier().name(), new scala.Some(schema)), act, kind, via);
@@ -784,13 +980,15 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         }
       } else if (value instanceof ResolvedNamespace) {
         seen.put(value, "");
-        if (act.equals("CREATE")) return; // every user may make a schema
         ResolvedNamespace found = (ResolvedNamespace) value;
+        if (connection(act, found.catalog().name(), via)) return;
+        if (act.equals("CREATE")) return; // every user may make a schema
         scala.Option owner = found.metadata().get("owner");
         schema(act, found.catalog().name(), found.namespace().mkString("."), text(owner, null), via);
       } else if (value instanceof ResolvedPersistentFunc) {
         seen.put(value, "");
         ResolvedPersistentFunc found = (ResolvedPersistentFunc) value;
+        if (connection(act, found.catalog().name(), via)) return;
         object(act, "FUNCTION", found.catalog().name(), namespace(found.identifier()),
             found.identifier().name(), "", via, "");
       } else if (value instanceof TableIdentifier) {
@@ -891,7 +1089,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         given(spec.provider(), "PROVIDER", via);
         given(spec.location(), "LOCATION", via);
         given(spec.properties(), "PROPERTIES", via);
-        given(spec.options(), "OPTIONS", via);
+        placed(spec.options(), "CREATE", via);
         given(spec.serde(), "SERDE", via);
       } else if (value instanceof UnresolvedTableSpec) {
         UnresolvedTableSpec spec = (UnresolvedTableSpec) value;
@@ -921,13 +1119,19 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         given(table.properties(), "PROPERTIES", via);
       } else if (value instanceof CatalogStorageFormat) {
         CatalogStorageFormat storage = (CatalogStorageFormat) value;
+        if (kind.equals("DIRECTORY")) {
+          directory(storage, via);
+          return;
+        }
         given(storage.inputFormat(), "SERDE", via);
         given(storage.outputFormat(), "SERDE", via);
         given(storage.serde(), "SERDE", via);
-        given(storage.properties(), "OPTIONS", via);
+        placed(storage.properties(), "CREATE", via);
         given(storage.locationUri(), "LOCATION", via);
       } else if (value instanceof scala.collection.Map) {
-        keys(kind.equals("OPTIONS") ? options : properties, (scala.collection.Map) value);
+        scala.collection.Map map = (scala.collection.Map) value;
+        if (kind.equals("READER")) placed(map, "READ", via);
+        else keys(kind.equals("OPTIONS") ? options : properties, map);
       } else if (kind.equals("LOCATION") && value instanceof scala.collection.Iterable) {
         scala.collection.Iterator items = ((scala.collection.Iterable) value).iterator();
         while (items.hasNext()) given(items.next(), kind, via);
@@ -936,9 +1140,9 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       } else if (kind.equals("LOCATION") && value instanceof ResolvedPartitionSpec) {
         given(((ResolvedPartitionSpec) value).location(), kind, via);
       } else if (kind.equals("LOCATION") && value instanceof java.net.URI) {
-        path("WRITE", new Path((java.net.URI) value), via);
+        path("CREATE", new Path((java.net.URI) value), via);
       } else if (kind.equals("LOCATION")) {
-        path("WRITE", new Path(value.toString()), via);
+        path("CREATE", new Path(value.toString()), via);
       } else if (kind.equals("PROVIDER")) {
         source((String) value);
       } else if (kind.equals("SERDE")) {
@@ -946,6 +1150,17 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       } else {
         feature("administrators", kind + " " + value.getClass().getName());
       }
+    }
+
+    /** Judges a directory that rows are written to, without a table. */
+    private void directory(CatalogStorageFormat storage, String via) throws Exception {
+      given(storage.inputFormat(), "SERDE", via);
+      given(storage.outputFormat(), "SERDE", via);
+      given(storage.serde(), "SERDE", via);
+      if (storage.locationUri().isDefined()) {
+        path("WRITE", new Path((java.net.URI) storage.locationUri().get()), via);
+      }
+      placed(storage.properties(), "WRITE", via);
     }
 
     /** Judges a data source by the class that Spark finds for its name. */
@@ -959,6 +1174,17 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       String need = (String) sources.get(found);
       if (need == null) feature("administrators", "source " + name);
       else if (!NOTHING.contains(need)) feature(need, "source " + name);
+    }
+
+    /** Judges options of which one may be a path. */
+    private void placed(scala.collection.Map map, String act, String via) throws Exception {
+      scala.collection.Iterator all = map.iterator();
+      while (all.hasNext()) {
+        scala.Tuple2 one = (scala.Tuple2) all.next();
+        boolean path = lower((String) one._1()).equals("path");
+        if (path) path(act, new Path((String) one._2()), via);
+        else key(options, (String) one._1(), one._2());
+      }
     }
 
     private void keys(Keys rules, scala.collection.Map map) {
@@ -992,38 +1218,18 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
     // ---- names and paths -------------------------------------------------------------------
 
-    private void path(String act, Path path, String via) {
-      boolean reads =
-          act.equals("SELECT") || act.equals("DESCRIBE") || act.equals("READ");
-      String place = resolved(path);
-      if (reads || !made.contains(place)) {
-        add(reads ? "READ" : "WRITE", "PATH", "", "", place, "", via, "");
-      }
+    private void path(String act, Path path, String via) throws Exception {
+      String done = READS.contains(act) ? "READ" : act.equals("CREATE") ? act : "WRITE";
+      at(done, resolved(path), via);
+      for (Object match : places.expand(hadoop(session), path)) at(done, (String) match, via);
     }
 
-    /** Returns where the file system says a path is: absolute, without links. */
-    String resolved(Path path) {
-      Path full = path;
-      try {
-        full = path.getFileSystem(session.sparkContext().hadoopConfiguration()).makeQualified(path);
-      } catch (Exception unknown) {
-        return path.toString();
-      }
-      if (!"file".equals(full.toUri().getScheme())) return full.toString();
-      java.nio.file.Path place = java.nio.file.Paths.get(full.toUri().getPath(), new String[0]).normalize();
-      java.nio.file.Path rest = null;
-      java.nio.file.Path known = place;
-      while (known != null) {
-        try {
-          java.nio.file.Path real = known.toRealPath(new java.nio.file.LinkOption[0]);
-          return "file:" + (rest == null ? real : real.resolve(rest));
-        } catch (java.io.IOException missing) {
-          java.nio.file.Path last = known.getFileName();
-          rest = rest == null ? last : last.resolve(rest);
-          known = known.getParent();
-        }
-      }
-      return "file:" + place;
+    private void at(String act, String place, String via) {
+      if (act.equals("READ") || !made.contains(place)) add(act, "PATH", "", "", place, "", via, "");
+    }
+
+    private String resolved(Path path) {
+      return places.resolve(hadoop(session), path);
     }
 
     private String full(scala.Option catalog, scala.Option schema, String name) {

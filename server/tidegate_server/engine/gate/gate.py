@@ -18,13 +18,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.model.access import Access, Act, Admission, ObjectKind
+from tidegate_server.core.model.access import Access, Act, Admission, Features, ObjectKind
 from tidegate_server.engine.gate import tables
 from tidegate_server.engine.storage.jvm import compiled_instance, java, scala_object
 
 _FIELD = "\x1f"
 _RECORD = "\x1e"
 _COLLECT = "*"
+_CONNECTION = "connection:"
 
 
 @dataclass(slots=True)
@@ -41,6 +42,7 @@ def install_gate(spark: SparkSession) -> None:
     session: Any = spark._jsparkSession
     extensions = session.extensions()
     extensions.injectCheckRule(gate)
+    extensions.injectHintResolutionRule(gate.outsideRule())  # these rules run first
     jvm = java(spark)
     builtin = scala_object(jvm, "org.apache.spark.sql.catalyst.analysis.FunctionRegistry").builtin()
     for name, need in tables.guarded_functions().items():
@@ -53,10 +55,10 @@ def install_gate(spark: SparkSession) -> None:
 
 
 @contextmanager
-def collecting(
-    spark: SparkSession, features: tuple[str, ...], *, mark: bool
-) -> Iterator[Collected]:
-    """Collect what the plans in the block access; nothing is refused but guarded functions.
+def collecting(spark: SparkSession, features: Features, *, mark: bool) -> Iterator[Collected]:
+    """Collect what the plans in the block access.
+
+    Nothing is refused but guarded functions, and names of files that the user may not read.
 
     :param features: those that the user may use.
     :param mark: whether the session is a user's, in which everything needs an admission.
@@ -90,7 +92,8 @@ def enforcing(
             yield
         return
     text = _RECORD.join(_encode(access) for access in admission.accesses)
-    with _admission(spark, admission.features, text, mark=mark, exact=exact) as report:
+    features = Features(names=admission.features)
+    with _admission(spark, features, text, mark=mark, exact=exact) as report:
         try:
             yield
         except Exception as caught:
@@ -133,6 +136,11 @@ def accesses_of_parsed(spark: SparkSession, plan: Any) -> tuple[Access, ...]:
     return _decode(_gate(spark).inspect(spark._jsparkSession, plan))
 
 
+def place_of(spark: SparkSession, path: str) -> str:
+    """Return where the files of a path are, which may be a pattern: the directory before it."""
+    return str(_gate(spark).place(spark._jsparkSession, path))
+
+
 def names_of_parsed(spark: SparkSession, plan: Any) -> Iterator[tuple[str, ...]]:
     """Yield the names of tables and views in a parsed plan."""
     text = str(_gate(spark).names(spark._jsparkSession, plan))
@@ -144,13 +152,8 @@ def computed_names(spark: SparkSession, plan: Any) -> Iterator[Any]:
     return iter(_gate(spark).computed(spark._jsparkSession, plan))
 
 
-def resolve_path(spark: SparkSession, path: str) -> str:
-    """Return where the file system says a path is: absolute, without links."""
-    return str(_gate(spark).place(spark._jsparkSession, path))
-
-
 @contextmanager
-def limiting(spark: SparkSession, features: tuple[str, ...] | None, user: str) -> Iterator[None]:
+def limiting(spark: SparkSession, features: Features | None, user: str) -> Iterator[None]:
     """Let the plans that are analyzed in the block, but not run, use only these features.
 
     :raises ServerError: ACCESS_DENIED.
@@ -170,7 +173,7 @@ def limiting(spark: SparkSession, features: tuple[str, ...] | None, user: str) -
             *(
                 access
                 for access in report().found
-                if access.kind is ObjectKind.FEATURE and access.catalog not in features
+                if access.kind is ObjectKind.FEATURE and access.catalog not in features.names
             ),
         ]
         if beyond:
@@ -192,12 +195,15 @@ def describe(access: Access) -> str:
 
 
 def _error(refused: Access, user: str) -> ServerError:
+    hint = "Write the names of all objects into the statement."
+    if refused.kind is ObjectKind.PATH:
+        hint = "Name the path itself: a computed name, a link or the log of a table leads there."
     return error(
         Code.ACCESS_DENIED,
         user=user,
         privilege="administration",
         object=f"{describe(refused)}, which was not known before the statement ran",
-        hint="Write the names of all objects into the statement.",
+        hint=hint,
     )
 
 
@@ -211,11 +217,13 @@ class _Report:
 
 @contextmanager
 def _admission(
-    spark: SparkSession, features: tuple[str, ...], text: str, *, mark: bool, exact: bool = False
+    spark: SparkSession, features: Features, text: str, *, mark: bool, exact: bool = False
 ) -> Iterator[Callable[[], _Report]]:
     """Apply an admission until the block ends or the yielded function is called, which reports."""
     gate, session, key = _gate(spark), spark._jsparkSession, uuid.uuid4().hex
-    before = gate.begin(session, key, _FIELD.join(features), text, mark, exact)
+    outside = (*features.readable, *(f"{_CONNECTION}{name}" for name in features.connections))
+    names = _FIELD.join(features.names)
+    before = gate.begin(session, key, names, _FIELD.join(outside), text, mark, exact)
 
     @cache
     def end() -> _Report:
@@ -265,12 +273,25 @@ def _act(act: tables.Act) -> tuple[str, ...]:
 
 
 def _gate(spark: SparkSession) -> Any:
-    return compiled_instance(spark, "tidegate.Gate", _source())
+    connections = compiled_instance(
+        spark, "tidegate.Connections", _source("Connections"), uses=places(spark)
+    )
+    return compiled_instance(spark, "tidegate.Gate", _source("Gate"), uses=connections)
+
+
+def places(spark: SparkSession) -> Any:
+    """Return what finds out where files are (``Places.java``)."""
+    return compiled_instance(spark, "tidegate.Places", _source("Places"))
+
+
+def connections(spark: SparkSession) -> Any:
+    """Return the connections of all sessions (``Connections.java``)."""
+    return _gate(spark).connections()
 
 
 @cache
-def _source() -> str:
-    return files(__package__).joinpath("Gate.java").read_text("utf-8")
+def _source(name: str) -> str:
+    return files(__package__).joinpath(f"{name}.java").read_text("utf-8")
 
 
 def _encode(access: Access) -> str:

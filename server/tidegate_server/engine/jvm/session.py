@@ -226,7 +226,7 @@ def spark_settings(
 
 def _class_path(options: EngineOptions, jars: tuple[Path, ...]) -> str:
     given = options.settings.get("spark.driver.extraClassPath", "")
-    return ":".join([*map(str, jars), *filter(None, [given])])
+    return ":".join([*map(str, jars), *options.jars, *filter(None, [given])])
 
 
 def _is_local(master: str) -> bool:

@@ -28,6 +28,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.TableIdentifier;
+import org.apache.spark.sql.catalyst.catalog.CatalogDatabase;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.ExternalCatalog;
 import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
@@ -142,6 +143,57 @@ public class Listing {
     return new ObjectMapper().writeValueAsString(all);
   }
 
+  public List directories(String url, String user, String password) throws Exception {
+    List all = new ArrayList();
+    Connection connection = DriverManager.getConnection(url, user, password);
+    try {
+      connection.setTransactionIsolation(Connection.TRANSACTION_READ_UNCOMMITTED);
+      ResultSet rows =
+          connection
+              .prepareStatement(
+                  "SELECT \\"NAME\\", '', \\"OWNER_NAME\\", \\"DB_LOCATION_URI\\", NULL"
+                      + " FROM \\"DBS\\" UNION ALL"
+                      + " SELECT D.\\"NAME\\", T.\\"TBL_NAME\\", T.\\"OWNER\\", S.\\"LOCATION\\","
+                      // Spark stores that of an external table here.
+                      + " CAST(P.\\"PARAM_VALUE\\" AS VARCHAR(4000))"
+                      + " FROM \\"DBS\\" D JOIN \\"TBLS\\" T ON T.\\"DB_ID\\" = D.\\"DB_ID\\""
+                      + " JOIN \\"SDS\\" S ON S.\\"SD_ID\\" = T.\\"SD_ID\\""
+                      + " LEFT JOIN \\"SERDE_PARAMS\\" P ON P.\\"SERDE_ID\\" = S.\\"SERDE_ID\\""
+                      + " AND P.\\"PARAM_KEY\\" = 'path'")
+              .executeQuery();
+      while (rows.next()) {
+        List row = row(rows, 3);
+        String path = rows.getString(5);
+        row.add(path == null ? rows.getString(4) : path);
+        all.add(row);
+      }
+      connection.rollback();
+    } finally {
+      connection.close();
+    }
+    return all;
+  }
+
+  public List directoriesIn(ExternalCatalog catalog, String schema) throws Exception {
+    List all = new ArrayList();
+    CatalogDatabase found = catalog.getDatabase(schema);
+    Object owner = found.properties().getOrElse("owner", null);
+    all.add(Arrays.asList(new Object[] {schema, "", owner, found.locationUri().toString()}));
+    Iterator tables =
+        CollectionConverters.asJava(
+                catalog.getTablesByName(schema, catalog.listTables(schema)))
+            .iterator();
+    while (tables.hasNext()) {
+      CatalogTable table = (CatalogTable) tables.next();
+      if (table.storage().locationUri().isDefined()) {
+        String at = table.storage().locationUri().get().toString();
+        String name = table.identifier().table();
+        all.add(Arrays.asList(new Object[] {schema, name, table.owner(), at}));
+      }
+    }
+    return all;
+  }
+
   private static List row(ResultSet rows, int columns) throws Exception {
     List row = new ArrayList();
     for (int column = 1; column <= columns; column++) {
@@ -191,7 +243,7 @@ class Listing:
         self, catalog: Any, schema: str, names: Sequence[str], *, columns: bool
     ) -> list[tuple[str, str, str | None, str | None]]:
         """Return name, type, comment and, on request, columns as JSON of the existing tables."""
-        found = self._listing.tables(catalog, schema, self._java_list(names), columns)
+        found = self._listing.tables(catalog, schema, self.java_list(names), columns)
         return [tuple(row) for row in json.loads(found)]
 
     def properties(
@@ -199,7 +251,7 @@ class Listing:
     ) -> list[tuple[str, str, str, str | None]]:
         """Return name, Hive's type, key and value of Spark's properties of tables and views."""
         found = self._listing.properties(
-            database.url, database.user, database.password, schema, self._java_list(names)
+            database.url, database.user, database.password, schema, self.java_list(names)
         )
         return [tuple(row) for row in json.loads(found)]
 
@@ -212,10 +264,18 @@ class Listing:
         self, catalog: Any, schema: str, names: Sequence[str]
     ) -> list[tuple[str, str, str | None]]:
         """Return the same for existing tables and views of one schema."""
-        found = self._listing.ownersIn(catalog, schema, self._java_list(names))
+        found = self._listing.ownersIn(catalog, schema, self.java_list(names))
         return [tuple(row) for row in json.loads(found)]
 
-    def _java_list(self, names: Sequence[str]) -> Any:
+    def directories(self, database: Database) -> Any:
+        """Return schema, name, owner and location of tables and schemas as a Java list."""
+        return self._listing.directories(database.url, database.user, database.password)
+
+    def directories_in(self, catalog: Any, schema: str) -> Any:
+        """Return the same of one schema with its tables, through Hive's client."""
+        return self._listing.directoriesIn(catalog, schema)
+
+    def java_list(self, names: Sequence[str]) -> Any:
         found = self._jvm.java.util.ArrayList()
         for name in names:
             found.add(name)

@@ -64,6 +64,17 @@ class StoredTables:
             self._database = None
             return None
 
+    def directories(self) -> Any | None:
+        """Return the same with locations, as a Java list; None if they cannot be read so."""
+        if self._database is None:
+            return None
+        try:
+            return self._listing.directories(self._database)
+        except Py4JError as error:
+            logger.info("cannot read the metastore's database directly: %s", error)
+            self._database = None
+            return None
+
 
 def parse_tables(rows: Iterable[tuple[str, str, str, str | None]]) -> tuple[StoredTable, ...]:
     """Return the tables whose properties are complete, from rows of name, type, key and value."""

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from tidegate_server.core.messages.answers import Executed
 from tidegate_server.core.messages.requests import Execute
 from tidegate_server.core.model.types import Schema
-from tidegate_server.engine.gate.gate import enforcing, running_as
+from tidegate_server.engine.gate.gate import enforcing, running_as, suspended
 from tidegate_server.engine.results.projection import result_schema
 from tidegate_server.engine.results.store import ResultStore
 from tidegate_server.engine.session.file_changes import FileChanges
@@ -80,7 +80,8 @@ def execute(
                 current_schema=schema,
                 modified_rows=_inserted_rows(child, frame, started),
             )
-        stored = results.store(frame, operation, request)
+        with suspended(child.spark):  # the plan has passed; the files are the engine's own
+            stored = results.store(frame, operation, request)
         return Executed(
             result_id=stored.result_id,
             schema=result_schema(frame),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Mention, Reading, Surveyed
 from tidegate_server.core.messages.requests import Survey
-from tidegate_server.core.model.access import Access, Act, ObjectKind
+from tidegate_server.core.model.access import Access, Act, Features, ObjectKind
+from tidegate_server.core.model.locations import contains
 from tidegate_server.core.model.names import (
     DEFAULT_CATALOG,
     SYSTEM_SCHEMA,
@@ -34,7 +35,7 @@ from tidegate_server.engine.gate.gate import (
     collecting,
     computed_names,
     names_of_parsed,
-    resolve_path,
+    place_of,
     suspended,
 )
 from tidegate_server.engine.query.references import (
@@ -75,7 +76,7 @@ def survey(child: Child, request: Survey) -> Surveyed:
     with collecting(child.spark, request.features, mark=mark) as collected:
         try:
             child.surveyed = None
-            surveyed = _survey(child, request.sql, frozenset(request.features))
+            surveyed = _survey(child, request.sql, request.features)
         except (PySparkException, Py4JError) as error:
             # A function that is refused when it is constructed; it is among the accesses. After
             # any other error nothing is admitted.
@@ -85,7 +86,7 @@ def survey(child: Child, request: Survey) -> Surveyed:
     return replace(surveyed, accesses=tuple(accesses))
 
 
-def _survey(child: Child, text: str, features: frozenset[str] | None = None) -> Surveyed:
+def _survey(child: Child, text: str, features: Features | None = None) -> Surveyed:
     surveyed = _survey_statement(child, text, features)
     try:
         stream = find_stream(text)
@@ -95,7 +96,7 @@ def _survey(child: Child, text: str, features: frozenset[str] | None = None) -> 
     return surveyed if stream is None else _with_stream(surveyed, child, text, stream, features)
 
 
-def _survey_statement(child: Child, text: str, features: frozenset[str] | None) -> Surveyed:
+def _survey_statement(child: Child, text: str, features: Features | None) -> Surveyed:
     spark, written = child.spark, text
     try:
         plan = parse_statement(spark, text)
@@ -129,8 +130,14 @@ def _survey_statement(child: Child, text: str, features: frozenset[str] | None) 
     )
 
 
-def _reaches_beyond(accesses: Iterable[Access], features: Collection[str]) -> bool:
-    return any(a.kind is ObjectKind.FEATURE and a.catalog not in features for a in accesses)
+def _reaches_beyond(accesses: Iterable[Access], features: Features) -> bool:
+    return any(_is_beyond(access, features) for access in accesses)
+
+
+def _is_beyond(access: Access, features: Features) -> bool:
+    if access.kind is ObjectKind.PATH and access.act is Act.READ and "paths" not in features.names:
+        return not any(contains(place, access.name) for place in features.readable)
+    return access.kind is ObjectKind.FEATURE and access.catalog not in features.names
 
 
 def _with_stream(
@@ -138,7 +145,7 @@ def _with_stream(
     child: Child,
     text: str,
     stream: Stream,
-    features: frozenset[str] | None,
+    features: Features | None,
 ) -> Surveyed:
     """Add what a query over a stream reads, and the source of the stream itself."""
     spark = child.spark
@@ -171,7 +178,7 @@ def _source_of(spark: SparkSession, stream: Stream) -> Access:
     if stream.path is None:
         what = f"STREAM {stream.name}"
         return Access(act=Act.USE, kind=ObjectKind.FEATURE, catalog="paths", schema=what)
-    return Access(act=Act.READ, kind=ObjectKind.PATH, name=resolve_path(spark, stream.path))
+    return Access(act=Act.READ, kind=ObjectKind.PATH, name=place_of(spark, stream.path))
 
 
 # ---- the parsed plan --------------------------------------------------------------------------

@@ -88,14 +88,17 @@ def scala_object(jvm: Any, owner: str, name: str = "") -> Any:
 _instances: dict[str, Any] = {}
 
 
-def compiled_instance(spark: SparkSession, name: str, source: str) -> Any:
+def compiled_instance(spark: SparkSession, name: str, source: str, *, uses: Any = None) -> Any:
     """Return the instance of a Java class, compiled once with Spark's own compiler, Janino.
 
     For loops over many small objects: from Python, each one would take a round trip to the JVM.
+
+    :param uses: an instance that was compiled before, whose class the source mentions.
     """
     if name not in _instances:
+        known = spark._jsparkSession if uses is None else uses
         compiler = java(spark).org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(spark._jsparkSession.getClass().getClassLoader())
+        compiler.setParentClassLoader(known.getClass().getClassLoader())
         compiler.cook(source)
         _instances[name] = compiler.getClassLoader().loadClass(name).newInstance()
     return _instances[name]

@@ -10,13 +10,13 @@ from typing import cast
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.messages.requests import BackfillTable, InlinedTable, Survey
-from tidegate_server.core.model.access import Access, Act, Admission, ObjectKind
+from tidegate_server.core.model.access import Access, Act, Admission, Features, ObjectKind
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.core.sql.comments import spark_text
 from tidegate_server.core.sql.statements import ListingKind, SparkStatement
 from tidegate_server.gateway.audit.record import ADMINISTRATOR, Record
-from tidegate_server.gateway.authorization.features import distinguishes_users
+from tidegate_server.gateway.authorization.features import distinguishes_users, features_of
 from tidegate_server.gateway.authorization.judgement import judge_accesses
 from tidegate_server.gateway.authorization.requirements import access_error
 from tidegate_server.gateway.authorization.rights import Rights
@@ -132,12 +132,13 @@ def _admit_executor(
     executor = definition.execute_as or table.owner
     if not distinguishes_users(services.config) or owner_administers(executor, services):
         return None
-    features = services.config.authorization.allow
     rights = (
         rights_of_owner(table.owner, services)
         if definition.execute_as is None
         else rights_of(definition.execute_as, services)
     )
+    services.ensure_connections(executor)
+    features = features_of(rights, services)
     accesses: tuple[Access, ...] = ()
     for text in (definition.expanded_query, *texts):
         request = Survey(
@@ -151,7 +152,7 @@ def _admit_executor(
     record.add_accesses(accesses)
     # A refresh has the texts of views written into its query.
     judge_accesses(accesses, executor, rights, services, besides=table, definers=False)
-    return Admission(accesses=accesses, features=features)
+    return Admission(accesses=accesses, features=features.names)
 
 
 # ---- one statement ---------------------------------------------------------------------------
@@ -178,7 +179,7 @@ def admit_spark(statement: SparkStatement, context: Context) -> AdmittedStatemen
     """Return a statement restricted to what its user may see; raises ACCESS_DENIED."""
     user, services = context.session.user, context.services
     surveyed = survey_for_judgement(statement.text, context)
-    if surveyed is None:
+    if surveyed is None or context.features is None:
         return AdmittedStatement(statement=statement, lists=statement.facts.lists)
     context.record.add_accesses(surveyed.accesses)
     rights = rights_of(user, services)
@@ -188,7 +189,7 @@ def admit_spark(statement: SparkStatement, context: Context) -> AdmittedStatemen
     return AdmittedStatement(
         statement=statement,
         surveyed=surveyed,
-        admission=_admission(surveyed, context),
+        admission=_admission(surveyed, context.features),
         lists=surveyed.lists,
     )
 
@@ -248,14 +249,14 @@ def judge(
 
     :return: what the statement's plans may access; None for everything.
     """
-    if surveyed is None:
+    if surveyed is None or context.features is None:
         return None
     user, services = context.session.user, context.services
     context.record.add_accesses(surveyed.accesses)
     rights = rights_of(user, services)
     judge_accesses(surveyed.accesses, user, rights, services, besides=besides, definers=definers)
-    return _admission(surveyed, context)
+    return _admission(surveyed, context.features)
 
 
-def _admission(surveyed: Surveyed, context: Context) -> Admission:
-    return Admission(accesses=surveyed.accesses, features=context.features or ())
+def _admission(surveyed: Surveyed, features: Features) -> Admission:
+    return Admission(accesses=surveyed.accesses, features=features.names)

@@ -3,22 +3,68 @@
 from __future__ import annotations
 
 from tidegate_server.core.config import Config, Hazard
-from tidegate_server.gateway.authorization.users import is_administrator
+from tidegate_server.core.model.access import Features
+from tidegate_server.core.model.external import ExternalObject
+from tidegate_server.core.model.privileges import SecuredKind
+from tidegate_server.gateway.authorization.rights import Action, Rights, secured_external
+from tidegate_server.gateway.authorization.users import is_administrator, rights_of
 from tidegate_server.gateway.context import Services
 
+_CONNECTIONS: Hazard = "connections"
 _UNCHECKED = ("NONE", "NOSASL")
 
 
-def allowed_features(user: str, services: Services) -> tuple[str, ...] | None:
-    """Return the features beyond tables that a user may use; None for all."""
+def allowed_features(user: str, services: Services) -> Features | None:
+    """Return what a user may use beyond tables; None for everything."""
     if not distinguishes_users(services.config) or is_administrator(user, services):
         return None
-    return services.config.authorization.allow
+    kinds = (SecuredKind.EXTERNAL_LOCATION, SecuredKind.CONNECTION)
+    if not any(map(services.external.all, kinds)):  # the rights are not needed
+        return Features(names=services.config.authorization.allow)
+    return features_of(rights_of(user, services), services)
+
+
+def features_of(rights: Rights | None, services: Services) -> Features:
+    """Return what a user with these rights may use beyond tables."""
+    return Features(
+        names=services.config.authorization.allow,
+        readable=readable_places(rights, services),
+        connections=usable_connections(rights, services),
+    )
+
+
+def external_locations(services: Services) -> tuple[ExternalObject, ...]:
+    """Return all external locations."""
+    return services.external.all(SecuredKind.EXTERNAL_LOCATION)
+
+
+def readable_places(rights: Rights | None, services: Services) -> tuple[str, ...]:
+    """Return the directories whose files a user may read."""
+    if rights is None:
+        return ()
+    return tuple(
+        location.place
+        for location in external_locations(services)
+        if rights.may(Action.READ_FILES, secured_external(location))
+    )
+
+
+def usable_connections(rights: Rights | None, services: Services) -> tuple[str, ...]:
+    """Return the names of the connections that a user may use."""
+    found = services.external.all(SecuredKind.CONNECTION)
+    if rights is None:
+        allowed = _CONNECTIONS in services.config.authorization.allow
+        return tuple(each.name for each in found if allowed)
+    return tuple(
+        each.name for each in found if rights.may(Action.USE_CONNECTION, secured_external(each))
+    )
 
 
 def may_use(feature: Hazard, services: Services, user: str) -> bool:
-    features = allowed_features(user, services)
-    return features is None or feature in features
+    """Return whether a user may use a feature."""
+    if not distinguishes_users(services.config) or is_administrator(user, services):
+        return True
+    return feature in services.config.authorization.allow
 
 
 def distinguishes_users(config: Config) -> bool:

@@ -14,6 +14,7 @@ from tidegate_server.core.model.privileges import (
     Membership,
     NamedObject,
     SchemaObject,
+    ServerObject,
     TableObject,
     role,
 )
@@ -107,6 +108,8 @@ def makes_cycle(name: str, member: Grantee, memberships: Iterable[Membership]) -
 def _covering(on: GrantObject, schema_of: SchemaOf) -> tuple[GrantObject, ...]:
     match on:
         case SchemaObject():
+            return (on,)
+        case ServerObject():
             return (on,)
         case NamedObject(catalog=catalog, schema=schema):
             return on, SchemaObject(catalog=catalog, schema=schema)

@@ -8,7 +8,10 @@ from tidegate_server.core.model.access import Access, Act, ObjectKind
 from tidegate_server.core.model.names import AUDIT_LOG, SYSTEM_SCHEMA, TableName
 from tidegate_server.core.model.privileges import UNOWNED, SecuredKind
 from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.gateway.authorization.connections import require_connection
+from tidegate_server.gateway.authorization.features import external_locations
 from tidegate_server.gateway.authorization.objects import owner_of_function
+from tidegate_server.gateway.authorization.places import require_path
 from tidegate_server.gateway.authorization.requirements import (
     access_error,
     feature_error,
@@ -49,6 +52,8 @@ def judge_accesses(
     features = services.config.authorization.allow
     found = _Materialized(accesses, services.catalog)
     owners = _owners_of_bodies(accesses, services) if definers else {}
+    reaches_paths = any(access.kind is ObjectKind.PATH for access in accesses)
+    locations = external_locations(services) if reaches_paths else ()
     for access in accesses:
         _require_audit_log(access, user, services)
         match access.kind:
@@ -58,22 +63,20 @@ def judge_accesses(
                 check_settings({access.name: ""}, services, user)
             case ObjectKind.SETTING if access.name:
                 check_visible(access.name, services, user)
-            case ObjectKind.PATH:
-                feature = "paths" if access.act is Act.READ else "locations"
-                if feature not in features:
-                    raise feature_error(feature, access.name, user)
-        if rights is None or access.kind in (ObjectKind.FEATURE, ObjectKind.SETTING):
-            continue
         who, judged = user, rights
-        if access.via in owners:
+        if rights is not None and access.via in owners:
             who = owners[access.via]
             judged = rights_of_owner(who, services) or rights
-        tables = found.of(access)
-        for table in tables:
+        if access.kind is ObjectKind.PATH:
+            require_path(access, who, judged, locations, features)
+        if access.kind is ObjectKind.CONNECTION:
+            require_connection(access, who, judged, services)
+        if judged is None or access.kind in (ObjectKind.FEATURE, ObjectKind.SETTING):
+            continue
+        for table in found.of(access):
             if table != besides:
-                action = Action.SEE if access.act is Act.DESCRIBE else Action.SELECT
-                require_on(action, secured_table(table), who, judged)
-        if not tables:
+                require_on(_action_on_rows(access), secured_table(table), who, judged)
+        if not found.is_named(access):
             _require_access(access, who, judged, services)
 
 
@@ -108,6 +111,7 @@ _ACTIONS: Mapping[Act, Action] = {
 
 
 _SCHEMA_ACTIONS: Mapping[Act, Action] = {
+    Act.SELECT: Action.SELECT,
     Act.CREATE: Action.CREATE,
     Act.USAGE: Action.USE,
     Act.ALTER: Action.ALTER,
@@ -120,6 +124,13 @@ _SECURED: Mapping[ObjectKind, SecuredKind] = {
     ObjectKind.VIEW: SecuredKind.VIEW,
     ObjectKind.FUNCTION: SecuredKind.FUNCTION,
 }
+
+
+def _action_on_rows(access: Access) -> Action:
+    """Return what an access needs on a materialized table whose rows it reaches."""
+    if access.kind is ObjectKind.PATH and access.act is not Act.READ:
+        return Action.OWN
+    return Action.SEE if access.act is Act.DESCRIBE else Action.SELECT
 
 
 def _require_access(access: Access, user: str, rights: Rights, services: Services) -> None:
@@ -154,6 +165,11 @@ class _Materialized:
         if place is None:
             return ()
         return tuple(table for table in self._tables if table.is_at(*place))
+
+    def is_named(self, access: Access) -> bool:
+        """Return whether an access names one of them."""
+        place = _place(access)
+        return place is not None and any(table.is_at(place[0], None) for table in self._tables)
 
 
 def _place(access: Access) -> tuple[TableName | None, str] | None:

@@ -24,6 +24,7 @@ from tidegate_server.core.model.privileges import (
     NamedObject,
     SchemaObject,
     SecuredKind,
+    ServerObject,
     TableObject,
 )
 from tidegate_server.core.sql.statements import Name, ObjectAct, ObjectChange, StatementFacts
@@ -163,7 +164,7 @@ def _keep_owner(before: ObjectFound, name: TableName, services: Services) -> Non
 
 def _is_gone(on: GrantObject, kind: SecuredKind, name: TableName) -> bool:
     match on:
-        case TableObject():
+        case TableObject() | ServerObject():
             return False
         case SchemaObject(catalog=catalog, schema=schema):
             return kind is SecuredKind.SCHEMA and (catalog, schema) == (name.catalog, name.schema)

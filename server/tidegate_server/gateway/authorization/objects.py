@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.requests import FindObject, ListNames
+from tidegate_server.core.model.external import ExternalObject
 from tidegate_server.core.model.names import (
     DEFAULT_CATALOG,
     STORAGE_PREFIX,
@@ -20,6 +21,7 @@ from tidegate_server.core.sql.privilege_statements import (
 from tidegate_server.gateway.authorization.rights import (
     SecuredObject,
     secured,
+    secured_external,
     secured_schema,
     secured_table,
 )
@@ -42,6 +44,17 @@ def find_object(on: OnObject, context: Context) -> SecuredObject:
             return _function(on, context)
         case SecuredKind.TABLE | SecuredKind.VIEW:
             return _relation(on, context)
+        case SecuredKind.EXTERNAL_LOCATION | SecuredKind.CONNECTION:
+            (name,) = on.name
+            found = find_external(on.kind, name, context.services)
+            if found is None:
+                raise error(Code.OBJECT_NOT_FOUND, kind=on.kind, name=name)
+            return secured_external(found)
+
+
+def find_external(kind: SecuredKind, name: str, services: Services) -> ExternalObject | None:
+    """Return the external location or connection of a name in lower case."""
+    return next((each for each in services.external.all(kind) if each.name == name), None)
 
 
 def find_schema(catalog: str, schema: str, services: Services) -> SecuredObject | None:

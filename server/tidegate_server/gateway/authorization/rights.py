@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
+from tidegate_server.core.model.external import ExternalObject
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.privileges import (
     APPLICABLE,
@@ -20,6 +21,7 @@ from tidegate_server.core.model.privileges import (
     Privilege,
     SchemaObject,
     SecuredKind,
+    ServerObject,
     TableObject,
     group,
     owner_grantee,
@@ -40,6 +42,10 @@ class Action(Enum):
     ALTER = "ALTER"
     REFRESH = "REFRESH"
     EXECUTE = "EXECUTE"
+    READ_FILES = "READ FILES"
+    WRITE_FILES = "WRITE FILES"
+    CREATE_EXTERNAL_TABLE = "CREATE EXTERNAL TABLE"
+    USE_CONNECTION = "USE CONNECTION"
     OWN = "ownership"
 
 
@@ -50,6 +56,10 @@ _REQUIRED: Mapping[Action, Privilege] = {
     Action.ALTER: Privilege.ALTER,
     Action.REFRESH: Privilege.REFRESH,
     Action.EXECUTE: Privilege.EXECUTE,
+    Action.READ_FILES: Privilege.READ_FILES,
+    Action.WRITE_FILES: Privilege.WRITE_FILES,
+    Action.CREATE_EXTERNAL_TABLE: Privilege.CREATE_EXTERNAL_TABLE,
+    Action.USE_CONNECTION: Privilege.USE_CONNECTION,
 }
 _ORDER = tuple(GranteeKind)
 
@@ -58,7 +68,8 @@ _ORDER = tuple(GranteeKind)
 class SecuredObject:
     """An object as rights are judged on it; a schema has no ``name``.
 
-    A materialized table has an id. Names are compared in lower case.
+    Materialized tables, external locations and connections have an id; the latter two are in no
+    schema. Names are compared in lower case.
     """
 
     kind: SecuredKind
@@ -67,7 +78,7 @@ class SecuredObject:
     name: str = ""
     owner: str = ""
     """As recorded; empty if unknown."""
-    table_id: str = ""
+    id: str = ""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.full_name}"
@@ -75,7 +86,7 @@ class SecuredObject:
     @property
     def full_name(self) -> str:
         """The name with those of its catalog and schema."""
-        return ".".join((self.catalog, self.schema, *([self.name] if self.name else [])))
+        return ".".join(filter(None, (self.catalog, self.schema, self.name)))
 
     @property
     def grant_object(self) -> GrantObject:
@@ -83,7 +94,9 @@ class SecuredObject:
         if self.kind is SecuredKind.SCHEMA:
             return self.schema_object
         if self.kind is SecuredKind.MATERIALIZED_TABLE:
-            return TableObject(table_id=self.table_id)
+            return TableObject(table_id=self.id)
+        if self.kind in (SecuredKind.EXTERNAL_LOCATION, SecuredKind.CONNECTION):
+            return ServerObject(kind=self.kind, id=self.id)
         return NamedObject(
             kind=self.kind,
             catalog=self.catalog.lower(),
@@ -119,7 +132,14 @@ def secured_table(table: MaterializedTable) -> SecuredObject:
         schema=name.schema,
         name=name.table,
         owner=table.owner,
-        table_id=table.id,
+        id=table.id,
+    )
+
+
+def secured_external(found: ExternalObject) -> SecuredObject:
+    """Return an external location or a connection as rights are judged on it."""
+    return SecuredObject(
+        kind=found.kind, catalog="", schema="", name=found.name, owner=found.owner, id=found.id
     )
 
 

@@ -8,9 +8,11 @@ from functools import cache
 from typing import Any
 
 from tidegate_server.core.messages.requests import InlinedTable, PinnedVersions
+from tidegate_server.core.model.access import ObjectKind
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.sql import privilege_statements as ps
 from tidegate_server.core.sql import statements as st
+from tidegate_server.core.sql.external import statements as es
 from tidegate_server.core.sql.statements import ListingKind
 from tidegate_server.gateway import spark_session
 from tidegate_server.gateway.authorization import checks
@@ -42,6 +44,8 @@ from tidegate_server.gateway.command import (
     swap,
     verify,
 )
+from tidegate_server.gateway.command.external import connections, locations
+from tidegate_server.gateway.command.external import objects as external
 from tidegate_server.gateway.command.privileges import grant, owner, roles
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
@@ -113,7 +117,17 @@ def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Resul
         result = without_storages(result, catalog)
     if statement.facts.is_set:
         result = settings.visible_settings(result, context)
-    return result if lists is None else narrow_listing(result, lists, context)
+    if lists is None or _is_elsewhere(admitted):
+        return result
+    return narrow_listing(result, lists, context)
+
+
+def _is_elsewhere(admitted: AdmittedStatement) -> bool:
+    """Return whether a list is of what is behind a connection."""
+    surveyed = admitted.surveyed
+    return surveyed is not None and any(
+        access.kind is ObjectKind.CONNECTION for access in surveyed.accesses
+    )
 
 
 def _plan_to_run(admitted: AdmittedStatement, context: Context) -> str:
@@ -315,4 +329,25 @@ SPECS: Mapping[type[st.Statement], StatementSpec] = {
         check=nothing, run=_without_text(roles.show_roles), returns_rows=_always
     ),
     ps.SetOwner: StatementSpec(check=nothing, run=_without_text(owner.set_owner)),
+    # ---- what is outside of the warehouse
+    es.CreateExternalLocation: StatementSpec(
+        check=nothing, run=_without_text(locations.create_location)
+    ),
+    es.SetExternalLocationUrl: StatementSpec(
+        check=nothing, run=_without_text(locations.set_location_url)
+    ),
+    es.CreateConnection: StatementSpec(
+        check=nothing, run=_without_text(connections.create_connection)
+    ),
+    es.SetConnectionOptions: StatementSpec(
+        check=nothing, run=_without_text(connections.set_connection_options)
+    ),
+    es.RenameExternal: StatementSpec(check=nothing, run=_without_text(external.rename)),
+    es.DropExternal: StatementSpec(check=nothing, run=_without_text(external.drop)),
+    es.ShowExternal: StatementSpec(
+        check=nothing, run=_without_text(external.show), returns_rows=_always
+    ),
+    es.DescribeExternal: StatementSpec(
+        check=nothing, run=_without_text(external.describe), returns_rows=_always
+    ),
 }

@@ -180,6 +180,7 @@ def _options(config: Config, settings: Mapping[str, str], java_home: Path) -> En
         spool_quota_per_user=engine.spool_quota_per_user,
         kafka=engine.kafka,
         group_reads=engine.group_reads,
+        jars=engine.jars,
         alone=engine.share == "gateway",
         settings=settings,
     )

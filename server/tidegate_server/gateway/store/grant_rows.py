@@ -15,11 +15,13 @@ from tidegate_server.core.model.privileges import (
     Privilege,
     SchemaObject,
     SecuredKind,
+    ServerObject,
     TableObject,
 )
 
 _MATERIALIZED, _SCHEMA = "TABLE", "SCHEMA"
 _PLAIN_TABLE = "PLAIN TABLE"  # TABLE has always meant a materialized table here
+_OF_SERVER = (SecuredKind.EXTERNAL_LOCATION.value, SecuredKind.CONNECTION.value)
 _SEPARATOR = "\x1f"  # does not occur in names
 
 
@@ -48,6 +50,8 @@ def object_key(on: GrantObject) -> tuple[str, str]:
             return _MATERIALIZED, table_id
         case SchemaObject(catalog=catalog, schema=schema):
             return _SCHEMA, _SEPARATOR.join((catalog, schema))
+        case ServerObject(kind=kind, id=object_id):
+            return kind.value, object_id
         case NamedObject(kind=kind):
             word = _PLAIN_TABLE if kind is SecuredKind.TABLE else kind.value
             return word, _SEPARATOR.join((on.catalog, on.schema, on.name, on.owner))
@@ -59,6 +63,8 @@ def _object(kind: str, key: str) -> GrantObject:
     if kind == _SCHEMA:
         catalog, _, schema = key.partition(_SEPARATOR)
         return SchemaObject(catalog=catalog, schema=schema)
+    if kind in _OF_SERVER:
+        return ServerObject(kind=SecuredKind(kind), id=key)
     catalog, schema, name, owner = key.split(_SEPARATOR)
     known = SecuredKind.TABLE if kind == _PLAIN_TABLE else SecuredKind(kind)
     return NamedObject(kind=known, catalog=catalog, schema=schema, name=name, owner=owner)

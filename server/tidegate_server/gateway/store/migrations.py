@@ -32,6 +32,7 @@ from tidegate_server.gateway.store.tables import (
     cancel_requests,
     definition_versions,
     delegation_tokens,
+    external_objects,
     fires,
     function_owners,
     grants,
@@ -227,6 +228,11 @@ def add_initial_grants(connection: Connection) -> None:
     connection.execute(insert(grants), [grant_row(each) for each in INITIAL_GRANTS])
 
 
+def add_external_objects(connection: Connection) -> None:
+    """Create the table of external locations and connections."""
+    external_objects.create(connection, checkfirst=True)
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     create_tables,
     add_definition_columns,
@@ -245,6 +251,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     add_comparisons,
     add_dropping,
     add_grants_on_all_objects,
+    add_external_objects,
 )
 
 

@@ -344,6 +344,21 @@ function_owners = Table(
     Column("owner", _NAME, nullable=False),
 )
 
+external_objects = Table(
+    "external_objects",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("kind", _WORD, nullable=False),
+    Column("name", _NAME, nullable=False),
+    Column("type", _WORD, nullable=False),
+    Column("options", Json(dict[str, str]), nullable=False),
+    Column("secrets", Json(dict[str, str]), nullable=False),
+    Column("owner", _NAME, nullable=False),
+    Column("comment", Text),
+    Column("created_at", UtcTimestamp, nullable=False),
+    UniqueConstraint("kind", "name"),
+)
+
 delegation_tokens = Table(
     "delegation_tokens",
     metadata,

@@ -18,6 +18,8 @@ from tidegate_server.core.model.privileges import (
     NamedObject,
     Privilege,
     SchemaObject,
+    SecuredKind,
+    ServerObject,
     TableObject,
     expand,
 )
@@ -41,6 +43,7 @@ from tidegate_server.gateway.authorization.rights import (
     Action,
     Rights,
     SecuredObject,
+    secured_external,
     secured_table,
 )
 from tidegate_server.gateway.authorization.users import rights_of
@@ -238,21 +241,32 @@ def _grant_rows(statement: ShowGrants, rights: Rights | None, context: Context) 
         and statement.grantee in (None, each.grantee)
     ]
     visible = _filter_visible(stored, on, rights, context)
-    names = {secured_table(t).grant_object: t.name for t in context.services.catalog.tables()}
+    names = _names_by_id(context.services)
     for each in visible:
-        if isinstance(each.object, TableObject) and each.object not in names:
+        if isinstance(each.object, TableObject | ServerObject) and each.object not in names:
             continue
         initial = not each.granted_by
         yield (
             each.grantee.name,
             each.privilege.value,
             _kind(each.object),
-            str(names[each.object]) if isinstance(each.object, TableObject) else _name(each.object),
+            names.get(each.object) or _name(each.object),
             None if initial else each.granted_by,
             None if initial else each.granted_at,
             each.grantee.kind.value,
             each.grantable,
         )
+
+
+def _names_by_id(services: Services) -> Mapping[GrantObject, str]:
+    """Return the names of objects that grants refer to by their ids."""
+    found = {secured_table(t).grant_object: str(t.name) for t in services.catalog.tables()}
+    return found | {on.grant_object: on.name for on in _external(services)}
+
+
+def _external(services: Services) -> Iterable[SecuredObject]:
+    for kind in (SecuredKind.EXTERNAL_LOCATION, SecuredKind.CONNECTION):
+        yield from map(secured_external, services.external.all(kind))
 
 
 def _member_rows(
@@ -298,7 +312,9 @@ def _owned_objects(
     """Return the granted objects that the user owns; without an engine, no schemas."""
     services = context.services
     found = {
-        on.grant_object for on in map(secured_table, services.catalog.tables()) if rights.owns(on)
+        on.grant_object
+        for on in (*map(secured_table, services.catalog.tables()), *_external(services))
+        if rights.owns(on)
     }
     for each in stored:
         on = each.object
@@ -321,10 +337,15 @@ def _kind(on: GrantObject) -> str:
             return "MATERIALIZED TABLE"
         case SchemaObject():
             return "SCHEMA"
-        case NamedObject(kind=kind):
+        case NamedObject(kind=kind) | ServerObject(kind=kind):
             return kind.value
 
 
-def _name(on: SchemaObject | NamedObject) -> str:
-    parts = (on.catalog, on.schema, *([on.name] if isinstance(on, NamedObject) else []))
-    return ".".join(parts)
+def _name(on: GrantObject) -> str:
+    match on:
+        case SchemaObject():
+            return f"{on.catalog}.{on.schema}"
+        case NamedObject():
+            return f"{on.catalog}.{on.schema}.{on.name}"
+        case TableObject() | ServerObject():
+            raise AssertionError(f"{on} has no name of its own")

@@ -20,7 +20,7 @@ from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.sql.privilege_statements import (
     SetOwner,
 )
-from tidegate_server.gateway.authorization.objects import find_object
+from tidegate_server.gateway.authorization.objects import find_external, find_object
 from tidegate_server.gateway.authorization.requirements import access_error, record_act
 from tidegate_server.gateway.authorization.rights import Rights, SecuredObject
 from tidegate_server.gateway.command.privileges.grant import require_enabled, require_role
@@ -74,6 +74,10 @@ def _transfer(on: SecuredObject, owner: str, context: Context) -> None:
                 apply_definition(table, replace(table, owner=owner), context)
             case SecuredKind.FUNCTION:
                 services.privileges.set_function_owner(name, owner)
+            case SecuredKind.EXTERNAL_LOCATION | SecuredKind.CONNECTION:
+                found = find_external(on.kind, on.name, services)
+                if found is not None:
+                    services.external.replace(replace(found, owner=owner))
             case SecuredKind.SCHEMA | SecuredKind.TABLE | SecuredKind.VIEW:
                 services.engine.call(SetObjectOwner(kind=on.kind, name=name, owner=owner))
         undo.pop_all()

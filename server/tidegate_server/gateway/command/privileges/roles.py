@@ -13,6 +13,7 @@ from tidegate_server.core.model.privileges import (
     GranteeKind,
     Membership,
     Role,
+    SecuredKind,
     owner_text,
     role,
 )
@@ -159,6 +160,12 @@ def _refuse_owner(owner: Grantee, services: Services) -> None:
         f"function {name}"
         for name, of in services.privileges.function_owners().items()
         if of == text
+    ]
+    owned += [
+        f"{each.kind} {each.name}"
+        for kind in (SecuredKind.EXTERNAL_LOCATION, SecuredKind.CONNECTION)
+        for each in services.external.all(kind)
+        if each.owner == text
     ]
     owned += [str(on) for on in list_objects(services) if on.owner == text]
     if owned:

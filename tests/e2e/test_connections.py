@@ -1,0 +1,250 @@
+"""Connections to a real PostgreSQL: what their grants allow, and that no secret is shown."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import tidegate
+from tests.support.fixtures.server import Server, run_as, running_server
+from tests.support.postgres import (
+    USER,
+    free_port,
+    postgres_programs,
+    require_password,
+    running_postgres,
+)
+from tidegate_server.engine.jvm import jars
+from tidegate_server.gateway.link.java import find_java
+
+pytestmark = pytest.mark.faults  # a server of its own
+
+HUSH = "h0sh-hosh"
+CONFIG = """
+[authorization]
+enabled = true
+administrators = ["root"]
+
+[options]
+"materialized-table.initialize" = "ON_CREATE"
+
+[engine]
+jars = ["{driver}"]
+
+[secrets]
+crm = {{ file = "{secret}" }}
+wrong = "wr0ng-wrong"
+"""
+ROWS = [(1, Decimal("10.50"), "a"), (2, Decimal("20.00"), "b")]
+
+
+@pytest.fixture(scope="module")
+def driver() -> Path:
+    """The jar of PostgreSQL's JDBC driver, fetched once into the cache of jars."""
+    jar = jars.Jar("org.postgresql", "postgresql", "42.7.4")
+    file = jars.cache_dir() / jar.file
+    if not file.exists():
+        jars._fetch(jar, jars.cache_dir(), str(find_java().home))
+    return file
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """The URL of a database with the schema ``shop``, whose owner needs a password."""
+    programs = postgres_programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed")
+    port = free_port()
+    with running_postgres(programs, port) as directory:
+        where = f"host={directory} port={port} user={USER} dbname=postgres"
+        with psycopg.connect(where, autocommit=True) as database:
+            for text in (
+                f"CREATE ROLE crm LOGIN PASSWORD '{HUSH}'",
+                "CREATE SCHEMA shop AUTHORIZATION crm",
+                "SET ROLE crm",
+                "CREATE TABLE shop.orders (id int PRIMARY KEY, amount numeric(10, 2), who text)",
+                "INSERT INTO shop.orders VALUES (1, 10.5, 'a'), (2, 20, 'b')",
+                "RESET ROLE",
+            ):
+                database.execute(text)
+            require_password(directory)
+            database.execute("SELECT pg_reload_conf()")
+        yield f"jdbc:postgresql://127.0.0.1:{port}/postgres"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, driver: Path, url: str) -> Iterator[Server]:
+    """A server with the connection ``crm``, which bob may use and ann may change."""
+    folder = tmp_path_factory.mktemp("connections")
+    secret, file = folder / "secret", folder / "tidegate.toml"
+    secret.write_text(HUSH)
+    secret.chmod(0o600)
+    file.write_text(CONFIG.format(driver=driver, secret=secret))
+    with running_server(folder, "--config", str(file)) as server:
+        server.wait_for_engine()
+        run_as(
+            server,
+            "root",
+            f"CREATE CONNECTION crm TYPE postgresql OPTIONS (url '{url}', user 'crm', "
+            "password secret('crm'))",
+            "GRANT USE CONNECTION ON CONNECTION crm TO USER bob",
+            "GRANT ALL ON CONNECTION crm TO USER ann",
+        )
+        run_as(server, "bob", "CREATE SCHEMA bob")
+        yield server
+        written = [path for path in server.data.rglob("*") if path.is_file()]
+        assert not [path for path in written if HUSH.encode() in path.read_bytes()]
+
+
+def refused(server: Server, user: str, text: str) -> str:
+    """Return the message of the error with which a statement must end."""
+    with pytest.raises(tidegate.Error) as caught:
+        run_as(server, user, text)
+    assert HUSH not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT * FROM crm.shop.orders ORDER BY id", ROWS),
+        ("SELECT who, sum(amount) FROM crm.shop.orders WHERE id > 1 GROUP BY who", [("b", 20)]),
+        ("SELECT count(*) FROM IDENTIFIER('crm.shop.' || 'orders')", [(2,)]),
+        ("EXECUTE IMMEDIATE 'SELECT max(id) FROM crm.shop.orders'", [(2,)]),
+        ("BEGIN SELECT min(id) FROM crm.shop.orders; END", [(1,)]),
+        ("SHOW TABLES IN crm.shop LIKE 'orders'", [("shop", "orders", False)]),
+        ("SHOW SCHEMAS IN crm LIKE 'shop'", [("shop",)]),
+        (
+            "DESCRIBE crm.shop.orders",
+            [("id", "int", None), ("amount", "decimal(10,2)", None), ("who", "string", None)],
+        ),
+    ],
+)
+def test_use_connection_allows_reading(server: Server, text: str, expected: object) -> None:
+    assert run_as(server, "bob", text) == expected
+    assert "needs USE CONNECTION on connection crm" in refused(server, "eve", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT INTO crm.shop.orders VALUES (3, 1, 'c')",
+        "CREATE TABLE crm.shop.more (a INT)",
+        "DROP TABLE crm.shop.orders",
+        "ALTER TABLE crm.shop.orders ADD COLUMN more STRING",
+        "DELETE FROM crm.shop.orders",
+        "TRUNCATE TABLE crm.shop.orders",
+        "CREATE SCHEMA crm.more",
+        "ANALYZE TABLE crm.shop.orders COMPUTE STATISTICS",
+    ],
+)
+def test_changing_needs_modify(server: Server, text: str) -> None:
+    assert "needs MODIFY on connection crm" in refused(server, "bob", text)
+
+
+@pytest.mark.parametrize("text", ["USE crm", "USE crm.shop", "SET CATALOG crm"])
+def test_a_connection_does_not_become_the_current_catalog(server: Server, text: str) -> None:
+    assert "ACCESS_DENIED" in refused(server, "ann", text)
+
+
+def test_a_reader_brings_no_options_of_its_own(server: Server) -> None:
+    for option in ("query", "sessionInitStatement", "url", "fetchsize"):
+        text = f"SELECT * FROM crm.shop.orders WITH ('{option}' = '1')"
+        assert "ACCESS_DENIED" in refused(server, "bob", text)
+
+
+def test_rows_and_tables_are_written(server: Server) -> None:
+    run_as(
+        server,
+        "ann",
+        "CREATE TABLE crm.shop.copied AS SELECT id, who FROM crm.shop.orders",
+        "INSERT INTO crm.shop.copied VALUES (3, 'c')",
+    )
+    assert run_as(server, "bob", "SELECT max(id), count(*) FROM crm.shop.copied") == [(3, 3)]
+    run_as(server, "ann", "DROP TABLE crm.shop.copied")
+    assert "TABLE_OR_VIEW_NOT_FOUND" in refused(server, "bob", "SELECT * FROM crm.shop.copied")
+
+
+def test_a_view_reads_with_its_owners_privileges(server: Server) -> None:
+    run_as(
+        server,
+        "bob",
+        "CREATE VIEW bob.orders AS SELECT * FROM crm.shop.orders",
+        "GRANT SELECT ON VIEW bob.orders TO USER eve",
+    )
+    assert run_as(server, "eve", "SELECT * FROM bob.orders ORDER BY id") == ROWS
+    run_as(server, "bob", "DROP VIEW bob.orders")
+
+
+def test_a_materialized_table_reads_it_with_its_owners_privileges(server: Server) -> None:
+    run_as(
+        server,
+        "bob",
+        "CREATE MATERIALIZED TABLE bob.totals FRESHNESS = INTERVAL '1' DAY "
+        "AS SELECT who, sum(amount) AS total FROM crm.shop.orders WHERE id < 3 GROUP BY who",
+    )
+    assert sorted(run_as(server, "bob", "SELECT * FROM bob.totals")) == [("a", 10.5), ("b", 20)]
+    refresh = "ALTER MATERIALIZED TABLE bob.totals REFRESH"
+    run_as(server, "bob", refresh)  # the source counts as changed
+    run_as(server, "root", "REVOKE USE CONNECTION ON CONNECTION crm FROM USER bob")
+    assert "USE CONNECTION on connection crm" in refused(server, "bob", refresh)
+    run_as(server, "root", "GRANT USE CONNECTION ON CONNECTION crm TO USER bob")
+    run_as(server, "bob", refresh, "DROP MATERIALIZED TABLE bob.totals")
+
+
+def test_no_statement_shows_the_secret(server: Server) -> None:
+    for text in (
+        "SHOW CONNECTIONS",
+        "DESCRIBE CONNECTION crm",
+        "DESCRIBE EXTENDED crm.shop.orders",
+        "SHOW CREATE TABLE crm.shop.orders",
+        "SHOW TBLPROPERTIES crm.shop.orders",
+        "EXPLAIN EXTENDED SELECT * FROM crm.shop.orders",
+        "EXPLAIN FORMATTED SELECT * FROM crm.shop.orders",
+        "SET spark.sql.catalog.crm.password",
+        "SET spark.sql.catalog.crm",
+        "SET -v",
+    ):
+        assert HUSH not in str(run_as(server, "root", text))
+
+
+def test_an_error_of_the_database_shows_no_secret(server: Server, url: str) -> None:
+    run_as(
+        server,
+        "root",
+        f"CREATE CONNECTION other TYPE postgresql OPTIONS (url '{url}', user 'crm', "
+        "password secret('wrong'))",
+    )
+    told = refused(server, "root", "SELECT * FROM other.shop.orders")
+    assert "wr0ng" not in told
+    run_as(
+        server,
+        "root",
+        "ALTER CONNECTION other SET OPTIONS (password secret('crm'))",
+        "ALTER CONNECTION other RENAME TO mended",
+    )
+    assert run_as(server, "root", "SELECT count(*) FROM mended.shop.orders") == [(2,)]
+    run_as(server, "root", "DROP CONNECTION mended")
+    refused(server, "root", "SELECT count(*) FROM mended.shop.orders")
+
+
+def test_a_new_engine_has_the_connections(server: Server) -> None:
+    engine = server.wait_for_engine()
+    os.kill(engine["pid"], signal.SIGKILL)
+    server.wait_for_engine(other_than=engine["pid"])
+    assert run_as(server, "bob", "SELECT count(*) FROM crm.shop.orders") == [(2,)]
+
+
+def test_a_missing_driver_is_told(server: Server) -> None:
+    told = refused(
+        server,
+        "root",
+        "CREATE CONNECTION mysql TYPE mysql OPTIONS (url 'jdbc:mysql://127.0.0.1/x', user 'x')",
+    )
+    assert "ClassNotFoundException: com.mysql.cj.jdbc.Driver" in told

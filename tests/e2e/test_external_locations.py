@@ -1,0 +1,239 @@
+"""External locations on a real server: what their grants allow, and whose tables are in them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tidegate
+from tests.support.fixtures.server import Server, run_as, running_server
+
+pytestmark = pytest.mark.faults  # a server of its own
+
+CONFIG = """
+[authorization]
+enabled = true
+administrators = ["root"]
+
+[options]
+"materialized-table.initialize" = "ON_CREATE"
+
+[engine.settings]
+"spark.hadoop.fs.viewfs.mounttable.cluster.link./mounted" = "file:{mounted}"
+"""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("landing")
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+        (folder / name / "a.csv").write_text(f"1,{name}\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, files: Path) -> Iterator[Server]:
+    """A server with a location of which bob may read the files; ann may do everything."""
+    folder = tmp_path_factory.mktemp("locations")
+    file = folder / "tidegate.toml"
+    file.write_text(CONFIG.replace("{mounted}", str(files)))
+    with running_server(folder, "--config", str(file)) as server:
+        server.wait_for_engine()
+        run_as(
+            server,
+            "root",
+            f"CREATE EXTERNAL LOCATION landing URL '{files}'",
+            "GRANT READ FILES ON EXTERNAL LOCATION landing TO USER bob",
+            "GRANT ALL ON EXTERNAL LOCATION landing TO USER ann",
+            "GRANT ALL ON EXTERNAL LOCATION landing TO USER carl",
+        )
+        for user in ("ann", "bob", "carl"):
+            run_as(server, user, f"CREATE SCHEMA {user}")
+        yield server
+
+
+def refused(server: Server, user: str, *statements: str) -> str:
+    """Return the message of the error with which the last statement must end."""
+    run_as(server, user, *statements[:-1])
+    with pytest.raises(tidegate.Error, match="ACCESS_DENIED") as caught:
+        run_as(server, user, statements[-1])
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM csv.`{files}/one`",
+        "SELECT * FROM csv.`file:{files}/one/a.csv`",
+        "SELECT * FROM csv.`{files}/two/../one`",
+        "SELECT * FROM csv.`{files}/{one,none}/*.csv`",
+        "SELECT * FROM csv.`viewfs://cluster/mounted/one`",
+        "SELECT * FROM IDENTIFIER('csv.' || '`{files}/one`')",
+        "EXECUTE IMMEDIATE 'SELECT * FROM csv.`{files}/one`'",
+        "BEGIN SELECT * FROM csv.`{files}/one`; END",
+    ],
+)
+def test_a_path_below_a_location_is_read_however_it_is_written(
+    server: Server, files: Path, query: str
+) -> None:
+    text = query.replace("{files}", str(files))
+    assert run_as(server, "bob", text) == [("1", "one")]
+    assert "needs READ FILES on path file:" in refused(server, "eve", text)
+
+
+def test_an_error_after_the_analysis_does_not_come_before_the_denial(
+    server: Server, files: Path
+) -> None:
+    """Spark's error would name the columns, which are read from the file."""
+    text = f"SELECT nope FROM csv.`{files}/one`"
+    with pytest.raises(tidegate.Error, match="_c0"):
+        run_as(server, "bob", text)
+    assert "_c0" not in refused(server, "eve", text)
+
+
+def test_each_statement_needs_its_privilege(server: Server, files: Path) -> None:
+    written = f"INSERT OVERWRITE DIRECTORY '{files}/out' USING csv SELECT 2, 'out'"
+    created = f"CREATE TABLE {{}}.placed (a INT, b STRING) USING csv LOCATION '{files}/out'"
+    optional = f"CREATE TABLE bob.placed USING csv OPTIONS (path '{files}/out')"
+    assert "WRITE FILES on external location landing" in refused(server, "bob", written)
+    for text in (created.format("bob"), optional):
+        assert "CREATE EXTERNAL TABLE on external location landing" in refused(server, "bob", text)
+    run_as(server, "ann", written, created.format("ann"))
+    run_as(server, "ann", "GRANT SELECT ON TABLE ann.placed TO USER eve")
+    assert run_as(server, "eve", "SELECT * FROM ann.placed") == [(2, "out")]
+    temporary = f"CREATE TEMPORARY VIEW t USING csv OPTIONS (path '{files}/one')"
+    assert run_as(server, "bob", temporary, "SELECT * FROM t") == [("1", "one")]
+    run_as(server, "ann", "DROP TABLE ann.placed")
+    shutil.rmtree(files / "out")
+
+
+def test_a_delta_table_is_read_and_changed_by_its_path(server: Server, files: Path) -> None:
+    name = f"delta.`{files}/delta`"
+    run_as(
+        server, "ann", f"CREATE TABLE {name} (a INT) USING delta", f"INSERT INTO {name} VALUES (1)"
+    )
+    assert run_as(server, "bob", f"SELECT * FROM {name}") == [(1,)]
+    for text in (
+        f"INSERT INTO {name} VALUES (2)",
+        f"DELETE FROM {name}",
+        f"VACUUM '{files}/delta'",
+    ):
+        assert "WRITE FILES on external location landing" in refused(server, "bob", text)
+    outside = f"CREATE TABLE delta.`{files.parent}/elsewhere` (a INT) USING delta"
+    assert "CREATE EXTERNAL TABLE on path" in refused(server, "ann", outside)
+    shutil.rmtree(files / "delta")
+
+
+def test_a_view_over_files_reads_with_its_owners_privileges(server: Server, files: Path) -> None:
+    run_as(
+        server,
+        "bob",
+        f"CREATE VIEW bob.filed AS SELECT * FROM csv.`{files}/one`",
+        "GRANT SELECT ON VIEW bob.filed TO USER eve",
+    )
+    assert run_as(server, "eve", "SELECT * FROM bob.filed") == [("1", "one")]
+    run_as(server, "root", "REVOKE READ FILES ON EXTERNAL LOCATION landing FROM USER bob")
+    refused(server, "eve", "SELECT * FROM bob.filed")
+    run_as(server, "root", "GRANT READ FILES ON EXTERNAL LOCATION landing TO USER bob")
+    run_as(server, "bob", "DROP VIEW bob.filed")
+
+
+def test_refreshes_read_files_as_long_as_their_owner_may(server: Server, files: Path) -> None:
+    table = "CREATE MATERIALIZED TABLE bob.{} FRESHNESS = INTERVAL '1' DAY AS SELECT * FROM "
+    stream = f"STREAM read_files('{files}/t*', format => 'csv', schema => 'a INT, b STRING')"
+    run_as(server, "bob", table.format("m") + f"csv.`{files}/two`", table.format("s") + stream)
+    assert run_as(server, "bob", "SELECT * FROM bob.s") == [(1, "two")]
+    (files / "two" / "b.csv").write_text("2,two\n")
+    refresh = "ALTER MATERIALIZED TABLE bob.{} REFRESH"
+    run_as(server, "bob", refresh.format("m"), refresh.format("s"))
+    assert len(run_as(server, "bob", "SELECT * FROM bob.m")) == 2
+    assert len(run_as(server, "bob", "SELECT * FROM bob.s")) == 2
+    link = files / "two" / "c.csv"
+    link.symlink_to(server.data / "store.db")
+    assert "store.db" in refused(server, "bob", refresh.format("m"))
+    refused(server, "bob", refresh.format("s"))
+    link.unlink()
+    run_as(server, "root", "REVOKE READ FILES ON EXTERNAL LOCATION landing FROM USER bob")
+    (files / "two" / "d.csv").write_text("3,two\n")
+    for name in ("m", "s"):
+        refused(server, "bob", refresh.format(name))
+    run_as(server, "root", "GRANT READ FILES ON EXTERNAL LOCATION landing TO USER bob")
+    run_as(server, "bob", "DROP MATERIALIZED TABLE bob.m", "DROP MATERIALIZED TABLE bob.s")
+
+
+def test_links_are_followed_when_the_location_is_created(server: Server, files: Path) -> None:
+    """Whoever changes a link later does not move the location."""
+    link = files.parent / "current"
+    link.symlink_to(files)
+    with pytest.raises(tidegate.Error, match="overlaps the external location landing"):
+        run_as(server, "root", f"CREATE EXTERNAL LOCATION current URL '{link}'")
+    link.unlink()
+    (files.parent / "first").mkdir()
+    link.symlink_to(files.parent / "first")
+    run_as(
+        server,
+        "root",
+        f"CREATE EXTERNAL LOCATION current URL '{link}'",
+        "GRANT READ FILES ON EXTERNAL LOCATION current TO USER eve",
+    )
+    [row] = run_as(server, "root", "DESCRIBE EXTERNAL LOCATION current")
+    assert row[1:3] == (str(link), f"file:{files.parent / 'first'}")
+    link.unlink()
+    link.symlink_to(server.data)
+    refused(server, "eve", f"SELECT * FROM text.`{link}/store.db`")
+    run_as(server, "root", "DROP EXTERNAL LOCATION current")
+
+
+# ---- tables of other owners ------------------------------------------------------------------
+
+
+def test_a_path_to_a_table_needs_the_right_on_the_table(server: Server, files: Path) -> None:
+    run_as(
+        server,
+        "ann",
+        f"CREATE TABLE ann.t USING delta LOCATION '{files}/anns' AS SELECT 'hush' AS a",
+    )
+    path = f"delta.`{files}/anns`"
+    for text in (
+        f"SELECT * FROM {path}",
+        f"SELECT * FROM parquet.`{files}/anns/*.parquet`",
+        f"SELECT * FROM text.`{files}`",
+        f"DESCRIBE HISTORY {path}",
+    ):
+        assert "SELECT on table spark_catalog.ann.t" in refused(server, "carl", text)
+    placed = f"CREATE TABLE carl.t USING delta LOCATION '{files}/anns'"
+    over = f"INSERT OVERWRITE DIRECTORY '{files}/anns/x' USING csv SELECT 1"
+    inside = f"CREATE TABLE carl.t (a INT) USING csv LOCATION '{files}/anns/in'"
+    for text in (placed, over, inside):
+        assert "ownership on table spark_catalog.ann.t" in refused(server, "carl", text)
+    run_as(server, "ann", "GRANT SELECT ON TABLE ann.t TO USER carl")
+    assert run_as(server, "carl", f"SELECT * FROM {path}") == [("hush",)]
+    written = f"INSERT INTO {path} VALUES ('x')"
+    for text in (placed, over, written):
+        assert "ownership on table spark_catalog.ann.t" in refused(server, "carl", text)
+    run_as(server, "ann", written, "DROP TABLE ann.t")
+    shutil.rmtree(files / "anns")
+
+
+def test_a_directory_that_became_another_ones_is_noticed(server: Server, files: Path) -> None:
+    """The directory of carl's table is replaced by a link to that of ann's."""
+    create = "CREATE TABLE {0}.moved (a STRING) USING csv LOCATION '{1}/{0}s'"
+    for user in ("ann", "carl"):
+        (files / f"{user}s").mkdir()
+        (files / f"{user}s" / "a.csv").write_text(f"of {user}\n")
+        run_as(server, user, create.format(user, files))
+    assert run_as(server, "carl", "SELECT * FROM carl.moved") == [("of carl",)]
+    shutil.rmtree(files / "carls")
+    (files / "carls").symlink_to(files / "anns")
+    denied = refused(server, "carl", "SELECT * FROM carl.moved")
+    assert "SELECT on table spark_catalog.ann.moved" in denied
+    denied = refused(server, "carl", "INSERT INTO carl.moved VALUES ('x')")
+    assert "ownership on table spark_catalog.ann.moved" in denied
+    assert run_as(server, "ann", "SELECT * FROM ann.moved") == [("of ann",)]
+    run_as(server, "root", "DROP TABLE ann.moved", "DROP TABLE carl.moved")
+    (files / "carls").unlink()
+    shutil.rmtree(files / "anns")
