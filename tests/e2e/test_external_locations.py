@@ -128,6 +128,21 @@ def test_a_delta_table_is_read_and_changed_by_its_path(server: Server, files: Pa
     shutil.rmtree(files / "delta")
 
 
+def test_the_log_of_a_delta_table_leads_nowhere_else(server: Server, files: Path) -> None:
+    """A clone names the files of its source, which are in the warehouse."""
+    run_as(
+        server,
+        "root",
+        "CREATE TABLE cloned USING delta AS SELECT 'hush' AS a",
+        f"CREATE TABLE delta.`{files}/clone` SHALLOW CLONE cloned",
+    )
+    text = f"SELECT * FROM delta.`{files}/clone`"
+    assert run_as(server, "root", text) == [("hush",)]
+    assert "hush" not in refused(server, "bob", text)
+    run_as(server, "root", "DROP TABLE cloned")
+    shutil.rmtree(files / "clone")
+
+
 def test_a_view_over_files_reads_with_its_owners_privileges(server: Server, files: Path) -> None:
     run_as(
         server,

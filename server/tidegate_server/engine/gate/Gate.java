@@ -68,7 +68,6 @@ import org.apache.spark.sql.execution.command.DescribeQueryCommand;
 import org.apache.spark.sql.execution.command.ExplainCommand;
 import org.apache.spark.sql.execution.command.ResetCommand;
 import org.apache.spark.sql.execution.command.SetCommand;
-import org.apache.spark.sql.execution.datasources.CreateTempViewUsing;
 import org.apache.spark.sql.execution.datasources.DataSource;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
@@ -185,7 +184,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
    * Begins an admission for the plans of this thread; returns the one before.
    *
    * @param readable the places of which the analysis may open files while accesses are collected,
-   *     and after an empty record the connections that it may use.
+   *     and the connections that it may use, each after {@link #CONNECTION}.
    * @param admitted the accesses; "*" to collect instead of refusing.
    * @param mark whether the session is a user's.
    * @param exact whether what was admitted in a view is admitted nowhere else. False for queries
@@ -458,7 +457,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       everything = admitted == null;
       collects = "*".equals(admitted);
       Collections.addAll(this.features, features.split(FIELD));
-      Collections.addAll(this.readable, readable.split(FIELD));
+      if (!readable.isEmpty()) Collections.addAll(this.readable, readable.split(FIELD));
       boolean paths = collects || this.features.contains("paths");
       String[] lines =
           everything || collects || admitted.isEmpty() ? new String[0] : admitted.split(RECORD);

@@ -43,8 +43,13 @@ public class Places {
   }
 
   /** Returns whether a path leads through links to another place than it says. */
-  public boolean isElsewhere(Configuration hadoop, Path path) throws IOException {
-    Path full = path.getFileSystem(hadoop).makeQualified(path);
+  public boolean isElsewhere(Configuration hadoop, Path path) {
+    Path full;
+    try {
+      full = path.getFileSystem(hadoop).makeQualified(path);
+    } catch (IOException unknown) {
+      return false; // Spark cannot read it either
+    }
     boolean local = "file".equals(full.toUri().getScheme());
     String said =
         local ? "file:" + Paths.get(full.toUri().getPath(), new String[0]).normalize() : full.toString();
