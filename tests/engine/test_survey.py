@@ -253,7 +253,7 @@ def test_a_stream_of_files_is_a_path_and_its_functions_count(
     (tmp_path / "in").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "in")
     source = f"STREAM read_files(path => '{tmp_path}/link', format => 'json', schema => 'a INT')"
-    for features in ((), ("paths",)):
+    for features in (Features(), Features(names=("paths",))):
         request = Survey(session_id=session.id, sql=f"SELECT a FROM {source}", features=features)
         accesses = session.client.call(request).accesses
         assert accesses == (Access(act=Act.READ, kind=ObjectKind.PATH, name=f"file:{tmp_path}/in"),)

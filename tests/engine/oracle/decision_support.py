@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import duckdb
@@ -49,13 +49,21 @@ class Benchmark:
 
     def create(self, lake: Lake, folder: Path) -> None:
         """Make the tables."""
+        for table, file in self.export(folder):
+            lake.sql(f"CREATE TABLE {table} USING delta AS SELECT * FROM parquet.`{file}`")
+
+    def export(self, folder: Path) -> Iterator[tuple[str, Path]]:
+        """Write each table to a file of Parquet; yield name and file."""
         for (table,) in self._database.execute("SHOW TABLES").fetchall():
             file = folder / f"{table}.parquet"
             self._database.execute(f"COPY {table} TO '{file}' (FORMAT parquet)")
-            lake.sql(f"CREATE TABLE {table} USING delta AS SELECT * FROM parquet.`{file}`")
+            yield table, file
 
-    def queries(self) -> Mapping[int, str]:
-        """Return the queries in Spark's words, their tables in braces, columns numbered."""
+    def queries(self, schema: str | None = None) -> Mapping[int, str]:
+        """Return the queries in Spark's words, columns numbered.
+
+        Tables are in braces, or follow a schema with its dot if that is given.
+        """
         listed = f"SELECT query_nr, query FROM {self.name}_queries()"
         texts = self._database.execute(listed).fetchall()
         tables = {name for (name,) in self._database.execute("SHOW TABLES").fetchall()}
@@ -63,7 +71,7 @@ class Benchmark:
         for number, text in texts:
             columns = self._database.execute(f"DESCRIBE {text}").fetchall()
             names = ", ".join(f"c{n}" for n in range(len(columns)))
-            found[number] = f"SELECT * FROM ({_translate(text, tables)}) AS q({names})"
+            found[number] = f"SELECT * FROM ({_translate(text, tables, schema)}) AS q({names})"
         return found
 
     def steps(self, count: int) -> tuple[Step, ...]:
@@ -95,7 +103,7 @@ def _extension(name: str) -> Path:
     return file
 
 
-def _translate(text: str, tables: set[str]) -> str:
+def _translate(text: str, tables: set[str], schema: str | None) -> str:
     (tree,) = sqlglot.parse(text.strip().removesuffix(";"), read="duckdb")
     if tree is None:
         raise AssertionError(f"no query: {text}")
@@ -106,5 +114,6 @@ def _translate(text: str, tables: set[str]) -> str:
             table.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
     sql = tree.sql(dialect="spark")
     for table_name in tables:
-        sql = sql.replace(f"__{table_name}__", f"{{{table_name}}}")
+        written = f"{{{table_name}}}" if schema is None else f"{schema}{table_name}"
+        sql = sql.replace(f"__{table_name}__", written)
     return sql

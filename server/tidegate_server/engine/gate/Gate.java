@@ -49,6 +49,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.SerdeInfo;
 import org.apache.spark.sql.catalyst.plans.logical.TableSpec;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedTableSpec;
+import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
@@ -917,6 +918,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
           target(value(node, row[2]), row[3], row[4], via);
         }
       }
+      // An insertion does not read its table, which may be an operator of the plan.
+      if (node instanceof V2WriteCommand) seen.put(((V2WriteCommand) node).table(), "");
     }
 
     /** Judges a new current catalog: no connection, on which names without a catalog would rely. */

@@ -199,12 +199,11 @@ def plan_recompute(
         wanted=forward(task.vector or {}, read),
         fingerprinted=True,
     )
-    with (
-        explain_failures(order, session),
-        enforcing(session, order.admission, order.executor),
-    ):
+    with explain_failures(order, session):
         text = tables.pin(order.expanded_query, DEFAULT_CATALOG, DEFAULT_SCHEMA)
-        frame = session.sql(text)
+        # What follows takes the analyzed plan apart, which needs no right.
+        with enforcing(session, order.admission, order.executor):
+            frame = session.sql(text)
         query = read_query(order, session, tables, text, frame)
         tree = analyzed_plan(frame)
     order = replace(order, sources=tables.ordered_sources(order.sources))
