@@ -11,8 +11,9 @@ import pytest
 from tests.contract.examples import NOON, name, source, table, vary
 from tests.contract.stores import open_database
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.model.clauses import Assertion, Violation
+from tidegate_server.core.model.clauses import Assertion, Expectation, Violation
 from tidegate_server.core.model.freshness import Freshness, TimeUnit
+from tidegate_server.core.model.names import TableName, quarantine_name, storage_name
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import HeldVersion, RollingBack
 from tidegate_server.gateway.catalog.base import Catalog
@@ -125,6 +126,26 @@ def test_tables_are_listed_by_name_within_their_schema(catalog: Catalog) -> None
     assert [t.name.table for t in catalog.tables("Spark_Catalog", "D")] == ["a_b", "ant", "Zebra"]
     assert [t.name.table for t in catalog.tables()] == ["a_b", "ant", "Zebra", "bee"]
     assert catalog.tables("elsewhere") == ()
+
+
+def test_tables_are_found_by_all_their_names_and_locations(catalog: Catalog) -> None:
+    rows = storage_name(name("Daily"))
+    held = Expectation(name="x", condition="a > 0", violation=Violation.QUARANTINE)
+    catalog.create(table(location="file:/w/daily", storage_table=rows, expectations=(held,)))
+    catalog.create(table(id="t-2", name=name("plain"), location="file:/w/plain"))
+    catalog.create(table(id="t-3", name=name("plain__quarantine"), location="s3a://w/daily"))
+
+    def found(names: tuple[TableName, ...] = (), locations: tuple[str, ...] = ()) -> list[str]:
+        return [each.id for each in catalog.tables_at(names, locations)]
+
+    assert found() == []
+    assert found((name("DAILY"),)) == found((rows,)) == ["t-1"]
+    assert found((quarantine_name(name("daily")),)) == ["t-1"]
+    assert found((name("plain__quarantine"),)) == ["t-3"]
+    assert found((name("daily", "other"),)) == []
+    assert found((), ("/w/daily/part=1",)) == ["t-1"]
+    assert found((name("plain"),), ("/w",)) == ["t-1", "t-2"]
+    assert found((), ("s3a://w/daily/x", "/elsewhere")) == ["t-3"]
 
 
 def test_consumers_are_the_tables_that_read_a_name_directly(catalog: Catalog) -> None:

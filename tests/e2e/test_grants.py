@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ CONFIG = """
 [authorization]
 enabled = true
 administrators = ["root"]
+allow = ["paths"]
 """
 
 
@@ -52,6 +54,20 @@ def seen(server: Server, user: str) -> set[str]:
         called |= {row[2] for row in cursor.functions().fetchall() if row[1] == "shop"}
     assert found == called
     return found
+
+
+def test_a_list_is_narrowed_however_it_is_written(shop: Server) -> None:
+    statement = "SHOW TABLES IN shop LIKE 'orders'"
+    quoted = statement.replace("'", "\\'")
+    assert run_as(shop, "ann", f"EXECUTE IMMEDIATE '{quoted}'") == [("shop", "orders", False)]
+    assert run_as(shop, "zoe", f"EXECUTE IMMEDIATE '{quoted}'") == []
+    assert run_as(shop, "zoe", statement) == []
+    # The result of a script is that of its last query, never a list.
+    for script in (f"BEGIN {statement}; END", f"BEGIN EXECUTE IMMEDIATE '{quoted}'; END"):
+        for user in ("root", "zoe"):
+            assert run_as(shop, user, script) == []
+    script = f"BEGIN SELECT 7 AS seven; {statement}; END"
+    assert run_as(shop, "zoe", script) == run_as(shop, "root", script) == [(7,)]
 
 
 def grants(server: Server, grantee: str) -> list[tuple[str, str]]:
@@ -98,6 +114,49 @@ def test_a_replaced_view_keeps_its_owner_and_grants(shop: Server) -> None:
     assert grants(shop, "GROUP staff") == [("SELECT", "spark_catalog.shop.large")]
     run_as(shop, "ann", "GRANT SELECT ON VIEW shop.large TO USER dan")
     assert seen(shop, "dan") == {"shop", "large"}
+
+
+def test_what_a_stream_is_taken_in_with_is_judged_in_each_refresh(
+    shop: Server, tmp_path: Path
+) -> None:
+    run_as(shop, "ann", "GRANT EXECUTE ON FUNCTION shop.vat TO USER eric")
+    run_as(shop, "root", "GRANT CREATE ON SCHEMA shop TO USER eric")
+    (tmp_path / "1.json").write_text('{"x": 10}')
+    stream = f"STREAM read_files(path => '{tmp_path}', format => 'json')"
+    run_as(
+        shop,
+        "eric",
+        "CREATE MATERIALIZED TABLE shop.taken FRESHNESS = INTERVAL '1' DAY REFRESH_MODE = FULL "
+        f"AS SELECT shop.vat(x) AS v FROM {stream}",
+        "ALTER MATERIALIZED TABLE shop.taken REFRESH",
+    )
+    assert run_as(shop, "eric", "SELECT * FROM shop.taken") == [(2,)]
+    run_as(shop, "ann", "REVOKE EXECUTE ON FUNCTION shop.vat FROM USER eric")
+    (tmp_path / "2.json").write_text('{"x": 20}')
+    for user in ("eric", "root"):
+        with pytest.raises(tidegate.Error, match="EXECUTE on function spark_catalog.shop.vat"):
+            run_as(shop, user, "ALTER MATERIALIZED TABLE shop.taken REFRESH")
+    assert run_as(shop, "eric", "SELECT * FROM shop.taken") == [(2,)]
+    run_as(shop, "eric", "DROP MATERIALIZED TABLE shop.taken")
+
+
+def test_the_owner_of_a_schema_drops_what_others_made_in_it(shop: Server) -> None:
+    run_as(
+        shop,
+        "ann",
+        "CREATE SCHEMA stalls",
+        "CREATE TABLE stalls.own USING delta AS SELECT 1 AS x",
+        "CREATE TABLE stalls.copy SHALLOW CLONE stalls.own",
+        "INSERT INTO stalls.copy VALUES (2)",
+        "GRANT CREATE ON SCHEMA stalls TO USER finn",
+    )
+    run_as(shop, "finn", "CREATE TABLE stalls.his USING delta AS SELECT 1 AS x")
+    for user in ("finn", "zoe"):
+        with pytest.raises(tidegate.Error, match="needs ownership on schema"):
+            run_as(shop, user, "DROP SCHEMA stalls CASCADE")
+    assert run_as(shop, "finn", "SELECT * FROM stalls.his") == [(1,)]
+    run_as(shop, "ann", "DROP SCHEMA stalls CASCADE")
+    assert ("stalls",) not in run_as(shop, "root", "SHOW SCHEMAS")
 
 
 def test_what_is_not_owned_cannot_be_given_away(shop: Server) -> None:

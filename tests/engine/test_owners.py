@@ -29,6 +29,7 @@ TABLE, VIEW, FUNCTION, SCHEMA = (
 MADE = {
     "d": "CREATE TABLE d (x INT) USING delta COMMENT 'of d'",
     "p": "CREATE TABLE p USING parquet PARTITIONED BY (y) AS SELECT 1 AS x, 2 AS y",
+    "c": "CREATE TABLE c SHALLOW CLONE d",
     "v": "CREATE VIEW v COMMENT 'of v' AS SELECT x FROM d",
 }
 

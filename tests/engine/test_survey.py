@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.engine.conftest import Session
 from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.messages.requests import Survey
-from tidegate_server.core.model.access import Act, ObjectKind
+from tidegate_server.core.model.access import Access, Act, ObjectKind
+from tidegate_server.core.sql.statements import ListingKind
 
 pytestmark = pytest.mark.spark
 
@@ -223,9 +226,39 @@ def test_settings_and_lists_are_told(session: Session, tables: str) -> None:
         request = Survey(session_id=session.id, sql=text, features=())
         settings = [a for a in session.client.call(request).accesses if a.kind is KIND]
         assert [(each.act, each.name) for each in settings] == [(act, "spark.jars")]
-    for listing in ("SHOW TABLES", "SHOW TABLE EXTENDED LIKE '*'", "SHOW VIEWS"):
-        assert survey(session, listing).lists_tables
-    assert not survey(session, "SELECT 1").lists_tables
+
+
+LISTS = {
+    "SHOW TABLES": ListingKind.TABLES,
+    "SHOW TABLE EXTENDED LIKE '*'": ListingKind.TABLE_EXTENDED,
+    "SHOW VIEWS": ListingKind.VIEWS,
+    "SHOW SCHEMAS": ListingKind.SCHEMAS,
+    "SHOW USER FUNCTIONS": ListingKind.FUNCTIONS,
+}
+
+
+@pytest.mark.parametrize("text", LISTS)
+def test_what_is_listed_is_told_by_the_plan(session: Session, text: str) -> None:
+    quoted = text.replace("'", "\\'")
+    dynamic = f"EXECUTE IMMEDIATE '{quoted}'"
+    for whole in (text, dynamic, f"EXECUTE IMMEDIATE '{quoted[:6]}' || '{quoted[6:]}'"):
+        assert survey(session, whole).lists is LISTS[text]
+    assert survey(session, f"BEGIN {text}; END").lists is None  # its result is that of a query
+    assert survey(session, "SELECT 1").lists is None
+
+
+def test_a_stream_of_files_is_a_path_and_its_functions_count(
+    session: Session, tables: str, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    source = f"STREAM read_files(path => '{tmp_path}/link', format => 'json', schema => 'a INT')"
+    for features in ((), ("paths",)):
+        request = Survey(session_id=session.id, sql=f"SELECT a FROM {source}", features=features)
+        accesses = session.client.call(request).accesses
+        assert accesses == (Access(act=Act.READ, kind=ObjectKind.PATH, name=f"file:{tmp_path}/in"),)
+    reflecting = f"SELECT reflect('java.lang.System', 'gc') FROM {source}"
+    assert "jar-functions" in beyond(session, reflecting)
 
 
 def test_a_statement_is_read_under_its_own_settings(session: Session, tables: str) -> None:

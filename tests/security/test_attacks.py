@@ -223,6 +223,26 @@ def test_a_user_without_privileges_gets_nothing(
     assert run_as(server, "root", "SHOW TABLES IN bob") == [("bob", "own", False)]
 
 
+@pytest.mark.parametrize("kind", ["TABLE", "VIEW"])
+def test_an_administrator_takes_apart_what_is_marked_wrongly(server: Server, kind: str) -> None:
+    making = "USING delta AS SELECT 1 AS a" if kind == "TABLE" else "AS SELECT 1 AS a"
+    mark = f"ALTER {kind} bob.stray SET TBLPROPERTIES ('tidegate.id' = 'x')"
+    drop = f"DROP {kind} bob.stray"
+    release = "ALTER MATERIALIZED TABLE bob.stray CONVERT TO TABLE"
+    run_as(server, "bob", f"CREATE {kind} bob.stray {making}")
+    run_as(server, "root", mark)
+    for user, statement, hint in (
+        ("bob", drop, "DROP MATERIALIZED TABLE"),
+        ("root", drop, "DROP MATERIALIZED TABLE"),
+        ("bob", release, "An administrator can remove them"),
+    ):
+        with pytest.raises(tidegate.Error, match="MT_WRONG_KIND") as caught:
+            run_as(server, user, statement)
+        assert hint in str(caught.value.hint)
+    run_as(server, "root", release, drop)
+    assert run_as(server, "root", "SHOW TABLES IN bob") == [("bob", "own", False)]
+
+
 def test_a_name_that_changes_between_look_and_run_opens_nothing(server: Server) -> None:
     """The view in the query exists only at times, so that some looks cannot be analyzed."""
     done = threading.Event()

@@ -315,6 +315,21 @@ class AuthorizationSection(_Section):
         return folded
 
 
+class AuditSection(_Section):
+    """The audit log."""
+
+    enabled: bool | Literal["auto"] = "auto"
+    """Whether there is one; ``auto`` means only where users are distinguished."""
+    file: str = ""
+    """Its path; empty means ``audit/audit.jsonl`` in the data directory."""
+    file_bytes: Annotated[int, Field(ge=64 << 10)] = 64 << 20
+    """Size from which the file is rotated."""
+    files: Annotated[int, Field(ge=2, le=1000)] = 10
+    """Number of files that are kept, with the current one."""
+    required: bool = False
+    """Refuse what cannot be recorded."""
+
+
 class AlertsSection(_Section):
     """Alerts about failures and lag."""
 
@@ -358,6 +373,7 @@ class Config(BaseSettings):
     alerts: AlertsSection = AlertsSection()
     logging: LoggingSection = LoggingSection()
     authorization: AuthorizationSection = AuthorizationSection()
+    audit: AuditSection = AuditSection()
     login: LoginSection = LoginSection()
     ldap: LdapSection = LdapSection()
     jwt: JwtSection = JwtSection()

@@ -22,6 +22,8 @@ _KIND = "tidegate data directory"
 _LOCK, _STORE = "gateway.lock", "store.db"
 _ENGINES = frozenset({"warehouse", "metastore", "spool", "logs", "tmp", "engines"})
 _GATEWAYS = frozenset({_LOCK, _STORE, f"{_STORE}-wal", f"{_STORE}-shm", "metastore.msgpack"})
+AUDIT_DIRECTORY = "audit"
+"""Directory of the audit log, within the data directory."""
 _TABLES = frozenset({"warehouse", "system"})
 """Directories of tables, which other programs may read if the configuration says so."""
 _OWN = _ENGINES | _GATEWAYS | {"system"}
@@ -78,7 +80,7 @@ def restrict_access(data: Path, *, group_reads: bool) -> list[str]:
     files = (path for path in data.iterdir() if not path.is_dir())
     logs = (path for path in (data / "logs").glob("*") if path.is_file())
     shared = [data, *(data / name for name in _TABLES)]
-    private = [*(data / name for name in _ENGINES - _TABLES), *files, *logs]
+    private = [*(data / name for name in (_ENGINES | {AUDIT_DIRECTORY}) - _TABLES), *files, *logs]
     for path in (*shared, *private):
         try:
             restrict(path, group_reads=group_reads and path in shared)

@@ -553,6 +553,11 @@ class Code(Enum):
         "42704", "There is no schema {schema}.", "SHOW SCHEMAS lists them."
     )
     ACCESS_DENIED = ErrorSpec("42501", "User {user} needs {privilege} on {object}.", "{hint}")
+    AUDIT_UNAVAILABLE = ErrorSpec(
+        "53100",
+        "The audit log cannot be written: {reason}.",
+        "Free space on its disk, or let the server's user write to its directory.",
+    )
     OBJECT_NOT_FOUND = ErrorSpec(
         "42704", "There is no {kind} {name}.", "Check the name and the current schema."
     )

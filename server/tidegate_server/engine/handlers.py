@@ -48,6 +48,7 @@ from tidegate_server.core.messages.requests import (
     CloseSession,
     CreateTable,
     DiscardHeld,
+    DisownObject,
     DropTable,
     DropView,
     EvolveTable,
@@ -116,6 +117,7 @@ from tidegate_server.engine.session.operations import Operation, Operations
 from tidegate_server.engine.session.sessions import Child, Sessions, apply_settings
 from tidegate_server.engine.session.settings import check_settings
 from tidegate_server.engine.statement.execute import execute
+from tidegate_server.engine.statement.guard import disown
 from tidegate_server.engine.statement.survey import survey
 from tidegate_server.engine.storage.base import TableFormat
 
@@ -410,6 +412,11 @@ class Handlers:
         self._owners.set(request.kind, request.name, request.owner)
         return Done()
 
+    def disown_object(self, request: DisownObject) -> Done:
+        name = request.name
+        disown(self._spark, [(name.catalog, name.schema, name.table)])
+        return Done()
+
     def release_owners(self, request: ReleaseOwners, operation: Operation) -> Done:
         self._owners.release()
         return Done()
@@ -485,6 +492,7 @@ HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
     ListNames: Control(Handlers.list_names),
     FindObject: Control(Handlers.find_object),
     SetObjectOwner: Control(Handlers.set_object_owner),
+    DisownObject: Control(Handlers.disown_object),
     ReleaseOwners: Work(Handlers.release_owners),
     ListTemporaryViews: Control(Handlers.list_temporary_views),
     ListFunctions: Control(Handlers.list_functions),

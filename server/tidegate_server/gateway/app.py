@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from tidegate_server.core.config import Config
-from tidegate_server.core.data_directory import claim
+from tidegate_server.core.data_directory import AUDIT_DIRECTORY, claim
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Done, EngineInfo
 from tidegate_server.core.messages.requests import (
@@ -28,12 +28,15 @@ from tidegate_server.core.model.names import DEFAULT_CATALOG, SYSTEM_SCHEMA, Tab
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.versions import Source
+from tidegate_server.gateway.audit.log import build_audit_log
 from tidegate_server.gateway.auth.access import UNCHECKED, build_access, check_exposure
 from tidegate_server.gateway.auth.exposure import check_java_options
 from tidegate_server.gateway.auth.token_store import SqlTokenStore
 from tidegate_server.gateway.auth.tokens import DelegationTokens
-from tidegate_server.gateway.authorization.admission import admit_run, engine_settings
+from tidegate_server.gateway.authorization.admission import admit_run
+from tidegate_server.gateway.authorization.features import distinguishes_users
 from tidegate_server.gateway.authorization.object_changes import reconcile
+from tidegate_server.gateway.authorization.setting_checks import engine_settings
 from tidegate_server.gateway.catalog.sql import SqlCatalog
 from tidegate_server.gateway.command.dispatch import prepare
 from tidegate_server.gateway.context import Services
@@ -46,7 +49,7 @@ from tidegate_server.gateway.link.supervisor import ENGINE_COMMAND
 from tidegate_server.gateway.observability.metrics import Metrics
 from tidegate_server.gateway.observability.runs import observe_refreshes
 from tidegate_server.gateway.options import check_server_options
-from tidegate_server.gateway.protocol.counted import count_rejected_logins
+from tidegate_server.gateway.protocol.rejections import watch_rejections
 from tidegate_server.gateway.protocol.server import ThriftServer
 from tidegate_server.gateway.recovery.catalog import rebuild
 from tidegate_server.gateway.recovery.definitions import realign_storage, realign_workflows
@@ -151,6 +154,14 @@ class Gateway:
         ledger = SqlLedger(self._database)
         server_id = f"{socket.gethostname()}-{secrets.token_hex(4)}"
         metrics = Metrics()
+        self._audit = build_audit_log(
+            config.audit,
+            self.data / AUDIT_DIRECTORY,
+            default=distinguishes_users(config),
+            server_id=server_id,
+            clock=self._clock,
+            lost=metrics.audit_failed,
+        )
         self._couriers = couriers(config.alerts, metrics.alert_ended)
         self._alerts = Alerts(
             config=config,
@@ -181,8 +192,10 @@ class Gateway:
             ledger,
             self._clock,
             self.data / "system",
+            self.data / AUDIT_DIRECTORY,
             lambda table: schedule_timezone(table, config.timezone, config.options),
             maintenance_runs.runs,
+            self._audit.newest_rows,
         )
         self._refresher = Refresher(
             catalog=catalog,
@@ -192,7 +205,8 @@ class Gateway:
             new_id=new_id,
             server_id=server_id,
             lease_seconds=config.scheduler.lease,
-            admit=lambda request: admit_run(request, self._services),
+            admit=lambda request, record: admit_run(request, self._services, record),
+            audit=self._audit,
         )
         run_refresh = observe_refreshes(self._refresher.run, metrics, new_id, self._refresh_ended)
         waves = Waves(
@@ -247,6 +261,7 @@ class Gateway:
             new_id=new_id,
             server_id=server_id,
             metrics=metrics,
+            audit=self._audit,
             privileges=SqlPrivileges(self._database),
             store=self._database,
             memory=self._engines.memory,
@@ -257,7 +272,7 @@ class Gateway:
         sessions = SessionManager(services, prepare, kept)
         self._snapshot = sessions.snapshot
         tokens = DelegationTokens(SqlTokenStore(self._database), self._clock, new_id, config.login)
-        access = count_rejected_logins(build_access(config, self._clock, tokens), metrics)
+        access = watch_rejections(build_access(config, self._clock, tokens), metrics, self._audit)
         self._listener = _Listener(ThriftServer(config, sessions, access))
         self._http = HttpPort(services, sessions, embedded)
         self._supervisor.on_ready(self._engine_ready)
@@ -266,12 +281,14 @@ class Gateway:
         """Listen, and start the engine in the background.
 
         :raises DataDirectoryTakenError: if another gateway uses the data directory.
-        :raises ServerError: DATA_DIRECTORY, or why the store cannot be opened.
+        :raises ServerError: AUDIT_UNAVAILABLE, DATA_DIRECTORY, or why the store cannot be opened.
         :raises OSError: if the data directory or the address cannot be used.
         """
         claim(self.data)
         with ExitStack() as stack:
             stack.enter_context(self._lock)
+            stack.callback(self._audit.close)
+            self._audit.open()
             stack.callback(self._database.close)
             self._database.open()
             if not self._database.shared:
@@ -353,13 +370,13 @@ class Gateway:
         self._alerts.refresh_ended(run)
         self._maintenance.refresh_ended(run)
 
-    def _publish_system_tables(self, text: str) -> None:
+    def _publish_system_tables(self, text: str, administers: bool) -> None:
         """Update the system tables once the engine knows them.
 
         :raises ServerError: ENGINE_UNAVAILABLE if none comes up.
         """
         self._supervisor.wait_prepared()
-        self._system_tables.publish(text)
+        self._system_tables.publish(text, administers=administers)
 
     def _preparations(self) -> Iterator[Request[Done]]:
         """Yield the requests that complete the metastore of a new engine.

@@ -9,6 +9,8 @@ from typing import Final
 from tidegate_server.core.config import Config
 from tidegate_server.core.messages.answers import Progress
 from tidegate_server.core.model.clock import Clock
+from tidegate_server.gateway.audit.log import AuditLog
+from tidegate_server.gateway.audit.record import Record
 from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.link.memory import MemoryWatch
@@ -40,13 +42,14 @@ class Services:
     waves: Waves
     cancel_refresh: Callable[[str], bool]
     """Cancels the refreshes that an operation started, by its id; False if none is running."""
-    publish_system_tables: Callable[[str], None]
-    """Updates the tables of information_schema before a statement reads them, waiting for an
-    engine that knows them."""
+    publish_system_tables: Callable[[str, bool], None]
+    """Updates the tables of information_schema before a statement with this text reads them,
+    waiting for an engine that knows them; those for administrators only on request."""
     clock: Clock
     new_id: Callable[[], str]
     server_id: str
     metrics: Metrics = field(default_factory=Metrics)
+    audit: AuditLog = field(default_factory=AuditLog)
     privileges: Privileges = field(default_factory=MemoryPrivileges)
     background: Background = field(default_factory=Background)
     store: StoreState | None = None
@@ -74,6 +77,8 @@ class SessionState:
     user: str
     real_user: str = ""
     """Who logged in; ``user`` differs under impersonation."""
+    address: str = ""
+    """The address of the client that opened the session; empty if unknown."""
     catalog: str
     schema: str
     settings: dict[str, str] = field(default_factory=dict)
@@ -97,6 +102,8 @@ class Context:
     """Settings for this statement alone (Thrift's confOverlay)."""
     features: tuple[str, ...] | None = None
     """Features beyond tables that the user may use; None for all."""
+    record: Record = field(default_factory=Record)
+    """What the audit log says about the statement; privilege checks add its objects."""
     require_wanted: Callable[[], None] = lambda: None
     """Raises the reason once a client or a timeout has ended the statement."""
 

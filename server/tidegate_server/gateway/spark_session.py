@@ -35,17 +35,19 @@ def execute(
     inlined: tuple[InlinedTable, ...] = (),
     pinned: PinnedVersions | None = None,
     admission: Admission | None = None,
+    plan_id: str = "",
 ) -> EngineResult:
     """Run a user's statement in the session's child session.
 
     :param inlined: materialized tables whose queries are read instead of their rows.
     :param pinned: the versions at which tables are read.
     :param admission: what its plans may access; None for everything.
+    :param plan_id: the plan of its survey, if that is still to run.
     :raises ServerError: the engine's error; MT_WRONG_KIND for plain DDL and DML on a
         materialized table.
     """
     _ready_system_tables(statement.text, context)
-    result = _send(statement.text, context, inlined, pinned, admission)
+    result = _send(statement.text, context, inlined, pinned, admission, plan_id)
     _record_changes(statement.facts, context)
     return result
 
@@ -67,6 +69,7 @@ def _send(
     inlined: tuple[InlinedTable, ...] = (),
     pinned: PinnedVersions | None = None,
     admission: Admission | None = None,
+    plan_id: str = "",
 ) -> EngineResult:
     """Run SQL and update the session's current catalog and schema."""
     session = context.session
@@ -81,6 +84,7 @@ def _send(
         inlined=inlined,
         pinned=pinned,
         admission=admission,
+        plan_id=plan_id,
     )
     answer = context.engine.call(request, on_progress=context.progress)
     session.catalog, session.schema = answer.current_catalog, answer.current_schema
@@ -122,7 +126,7 @@ def survey(text: str, context: Context) -> Surveyed:
 
 def _ready_system_tables(text: str, context: Context) -> None:
     if _SYSTEM_SCHEMA.search(text) or _SYSTEM_SCHEMA.fullmatch(context.session.schema):
-        context.services.publish_system_tables(text)
+        context.services.publish_system_tables(text, context.features is None)
 
 
 def ensure_session(context: Context) -> str:

@@ -64,7 +64,7 @@ def test_a_full_refresh_replaces_what_was_requested() -> None:
     assert [step.name for step in steps] == ["COMPUTE_QUERY"]
     assert describe(commit) == "replace the rows where n > 1 in one commit"
     *_, commit = full_steps(Recompute(partitions=({"a": "1"}, {"a": "2"})))
-    assert describe(commit) == "replace 2 partition(s) in one commit"
+    assert describe(commit) == "replace 2 partitions in one commit"
     check, compute, _ = full_steps(Recompute(), checks=True, recording=Recording.BOUNDARY)
     assert check.name == "CHECK_ROWS"
     assert describe(compute) == "compute the query; record whether rows tie where LIMIT cuts"

@@ -48,6 +48,21 @@ def test_these_answer_rows(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "verb"),
+    [
+        ("/* a */ insert INTO t SELECT 1", "INSERT"),
+        ("", ""),
+        ("(SELECT 1)", ""),
+        ("'INSERT'", ""),
+        ("`INSERT` t", ""),
+        (f"{'X' * 21} 1", ""),
+    ],
+)
+def test_the_verb_is_a_word(text: str, verb: str) -> None:
+    assert facts(text).verb == verb
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "",

@@ -387,7 +387,7 @@ class World:
         self.stopped.append(refresh_id)
         return True
 
-    def _publish(self, text: str) -> None:
+    def _publish(self, text: str, administers: bool) -> None:
         self.published += 1
 
     def _refresh(self, request: RefreshRequest) -> RefreshRun:

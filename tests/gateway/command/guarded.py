@@ -40,6 +40,7 @@ from tidegate_server.core.model.privileges import (
 from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.gateway.audit.record import Record
 from tidegate_server.gateway.authorization.admission import admit_order
 from tidegate_server.gateway.authorization.rights import (
     Action,
@@ -209,4 +210,4 @@ def admit(table: MaterializedTable, services: Services) -> Admission | None:
     """Return what a run of the table may access."""
     request = RefreshRequest(table_id=table.id, trigger=Trigger.MANUAL, requested_by="ann")
     order = refresh_order(table, request, refresh_id="r", epoch=1, asked_at=NOON)
-    return admit_order(order, services).admission
+    return admit_order(order, services, record=Record()).admission

@@ -11,13 +11,8 @@ from tidegate_server.core.config import AuthorizationSection, Config, Hazard
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.model.access import Access, Act, ObjectKind
-from tidegate_server.gateway.authorization.admission import (
-    check_settings,
-    engine_settings,
-)
-from tidegate_server.gateway.authorization.rights import (
-    overlap,
-)
+from tidegate_server.core.model.locations import overlap
+from tidegate_server.gateway.authorization.setting_checks import check_settings, engine_settings
 
 HAZARDS = tuple(hazard for hazard in get_args(Hazard) if hazard != "static-settings")
 

@@ -9,9 +9,7 @@ from tests.gateway.command.fakes import T1, World, name
 from tests.gateway.command.tables import ALTER, column, produces, refusal
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import Code
-from tidegate_server.core.messages.answers import Reading
 from tidegate_server.core.model.types import Schema
-from tidegate_server.gateway.authorization.admission import reads_table
 from tidegate_server.gateway.options import CONVERSION_KEY
 
 DAY = "FRESHNESS = INTERVAL '1' DAY"
@@ -27,7 +25,7 @@ def test_two_views_tell_the_rows_apart(world: World) -> None:
     assert [c.name for c in own.columns] == ["a", "b", "c", "d"]
     assert [c.name for c in held.columns] == ["a", "b", "c", "d", "__violated"]
     assert own.storage == held.storage == name("__tidegate_m")
-    assert own.holding == held.holding == world.definition("m").expectations
+    assert own.quarantining == held.quarantining == world.definition("m").expectations
     assert (own.quarantine_of, held.quarantine_of) == (None, name("m"))
     assert held.columns[-1].expression == (
         "array_compact(array(CASE WHEN (NOT coalesce(CAST((c > 0\n) AS BOOLEAN), true)) "
@@ -97,5 +95,5 @@ def test_a_plain_table_is_not_taken_over_with_rows_to_hold_out() -> None:
 @pytest.mark.parametrize("read", ["m", "M__quarantine", "__tidegate_m"])
 def test_who_reads_any_of_the_names_reads_the_table(world: World, read: str) -> None:
     world.execute(CREATE)
-    assert reads_table(Reading(name=name(read), location=None), world.table("m"))
-    assert not reads_table(Reading(name=name(f"other_{read}"), location=None), world.table("m"))
+    assert world.table("m").is_at(name(read), None)
+    assert not world.table("m").is_at(name(f"other_{read}"), None)

@@ -93,8 +93,8 @@ def test_storage_and_schedules_follow_the_catalog_after_a_death(statement: str, 
         assert world.workflow(table.name.table) == workflow_for(table, "UTC")
     wanted = {view.name: view for table in world.catalog.tables() for view in views(table)}
     assert storage.views.keys() == wanted.keys()
-    assert {n: v.holding for n, v in storage.views.items()} == {
-        n: v.holding for n, v in wanted.items()
+    assert {n: v.quarantining for n, v in storage.views.items()} == {
+        n: v.quarantining for n, v in wanted.items()
     }
     assert world.ledger.leases == {}
     assert realign_all(world) == ()

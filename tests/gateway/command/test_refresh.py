@@ -162,7 +162,7 @@ def test_explain_tells_each_step_of_a_wave(world: World) -> None:
         ("c.d.n", "LATER", "", "AFTER_UPSTREAM"),
         ("c.d.o", "LATER", "", "AFTER_UPSTREAM"),
     ]
-    assert rows[1][4] == "2 partition(s), decided when c.d.m is refreshed"
+    assert rows[1][4] == "2 partitions, decided when c.d.m is refreshed"
     assert rows[2][4] == "the table, decided when c.d.n is refreshed"
     assert world.refreshed == []
 

@@ -7,20 +7,15 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tests.gateway.command.fakes import name
 from tests.gateway.command.guarded import DAILY, HOURLY, SYSTEM, Guarded, grant, of_system
-from tidegate_server.core.config import Config
-from tidegate_server.core.messages.answers import Mention, Surveyed
+from tidegate_server.core.messages.answers import Mention
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.privileges import NamedObject, Privilege, SecuredKind
 from tidegate_server.core.model.result import Result, RowsResult
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.sql.statements import ListingKind
-from tidegate_server.gateway.authorization.admission import (
-    hidden_names,
-)
 from tidegate_server.gateway.authorization.listings import narrow_listing
-from tidegate_server.gateway.authorization.visibility import narrow_query, without_hidden
+from tidegate_server.gateway.authorization.visibility import narrow_query
 from tidegate_server.gateway.context import Context
 
 
@@ -42,15 +37,6 @@ def test_consumers_that_a_user_may_not_know_of_are_no_lineage(guarded_world: Gua
     assert not [row for row in guarded_world.rows("SHOW LINEAGE m") if "c.d.n" in row]
 
 
-def test_hidden_names_are_those_of_tables_without_any_privilege(guarded_world: Guarded) -> None:
-    guarded_world.may(Privilege.ALTER, table="n")
-    services = guarded_world._services()
-    assert hidden_names("bob", services) == {name("m")}
-    assert hidden_names("root", services) == hidden_names("ann", services) == frozenset()
-    off = replace(services, config=Config())
-    assert hidden_names("bob", off) == frozenset()
-
-
 QUERY = "SELECT * FROM information_schema.materialized_tables -- all"
 SPAN = (QUERY.index("information"), QUERY.index(" --"))
 
@@ -67,10 +53,6 @@ def test_information_schema_shows_the_rows_of_visible_tables() -> None:
     assert narrow_query(QUERY, of_system(short), ()) == f"SELECT * FROM ({inner} false)"
 
 
-def test_other_queries_stay_byte_for_byte() -> None:
-    assert narrow_query("SELECT  1", Surveyed(), ()) == "SELECT  1"
-
-
 def test_information_schema_behind_a_view_or_a_command_is_refused(guarded_world: Guarded) -> None:
     mention = Mention(name=SYSTEM, start=SPAN[0], end=SPAN[1], aliased=False)
     assert narrow_query(QUERY, of_system(), ()) is None
@@ -78,23 +60,6 @@ def test_information_schema_behind_a_view_or_a_command_is_refused(guarded_world:
     guarded_world.engine.surveys["EXPLAIN x"] = of_system()
     guarded_world.be("bob")
     assert guarded_world.outcome("EXPLAIN x") == "ACCESS_DENIED"
-
-
-def test_spark_lists_lose_hidden_tables_and_nothing_else() -> None:
-    schema = Schema(
-        (
-            Column(name="namespace", type="string"),
-            Column(name="tableName", type="string"),
-            Column(name="isTemporary", type="boolean"),
-        )
-    )
-    types = (pa.string(), pa.string(), pa.bool_())
-    rows = [("d", "m", False), ("d", "n", False), ("", "m", True)]
-    listed = RowsResult(schema, list(rows), types=types)
-    shown = without_hidden(listed, {name("m")})
-    [batch] = shown.batches(0)
-    assert [tuple(row.values()) for row in batch.to_pylist()] == rows[1:]
-    assert shown.schema == schema
 
 
 # ---- plain objects ---------------------------------------------------------------------------

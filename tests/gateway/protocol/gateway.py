@@ -172,7 +172,7 @@ def services(
         run_refresh=unused,
         waves=unused,
         cancel_refresh=lambda operation_id: False,
-        publish_system_tables=lambda text: None,
+        publish_system_tables=lambda text, administers: None,
         clock=clock or SystemClock(),
         new_id=lambda: str(uuid.uuid4()),
         server_id="test",

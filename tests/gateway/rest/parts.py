@@ -54,7 +54,7 @@ class Rest:
             run_refresh=self._refresh,
             waves=waves,
             cancel_refresh=self._cancel,
-            publish_system_tables=lambda text: None,
+            publish_system_tables=lambda text, administers: None,
             clock=FixedClock(),
             new_id=new_id,
             server_id="server-1",

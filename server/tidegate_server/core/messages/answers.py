@@ -14,6 +14,7 @@ from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.model.versions import Source
 from tidegate_server.core.refresh.maintenance import FilesRemoved, FilesRewritten, FileStatistics
 from tidegate_server.core.refresh.request import CommittedRefresh, RefreshOutcome, RefreshPlan
+from tidegate_server.core.sql.statements import ListingKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +131,10 @@ class Surveyed:
     mentions: tuple[Mention, ...] = ()
     accesses: tuple[Access, ...] = ()
     """What its plans access; empty if none was asked for."""
-    lists_tables: bool = False
+    lists: ListingKind | None = None
+    """What its result lists."""
+    plan_id: str = ""
+    """Names the analyzed plan of a query, which the session keeps until its next statement."""
     opaque: bool = False
     """Whether some of it is known only while it runs."""
 

@@ -170,6 +170,8 @@ class Execute(Request[Executed]):
     pinned: PinnedVersions | None = None
     admission: Admission | None = None
     """What its plans may access; everything if it is None."""
+    plan_id: str = ""
+    """The plan that its survey analyzed, which then runs as it is; empty to analyze the SQL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,7 +319,7 @@ class PutView(Request[Done]):
     columns: tuple[ViewColumn, ...]
     comment: str | None
     settings: Mapping[str, str] = field(default_factory=dict)
-    holding: tuple[Expectation, ...] = ()
+    quarantining: tuple[Expectation, ...] = ()
     """Expectations whose violating rows the view omits."""
     quarantine_of: TableName | None = None
     """The materialized table of a quarantine view, which shows the violating rows instead."""
@@ -560,6 +562,13 @@ class SetObjectOwner(Request[Done]):
     kind: SecuredKind
     name: TableName
     owner: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisownObject(Request[Done]):
+    """Remove the properties that mark a table or view as Tidegate's."""
+
+    name: TableName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

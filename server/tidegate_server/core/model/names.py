@@ -80,3 +80,5 @@ def qualify(parts: tuple[str, ...], catalog: str, schema: str) -> TableName:
 
 
 SYSTEM_SCHEMA = "information_schema"
+AUDIT_LOG = "audit_log"
+"""The table of that schema that only administrators may read."""

@@ -18,6 +18,7 @@ from tidegate_server.core.model.clauses import (
     Watermark,
 )
 from tidegate_server.core.model.freshness import Freshness
+from tidegate_server.core.model.locations import overlap
 from tidegate_server.core.model.names import TableName, quarantine_name
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.types import Column, Schema
@@ -144,7 +145,7 @@ class Definition:
         return (*self.expectations, *self.assertions)
 
     @property
-    def holding(self) -> tuple[Expectation, ...]:
+    def quarantining(self) -> tuple[Expectation, ...]:
         """The expectations that quarantine rows."""
         return tuple(e for e in self.expectations if e.violation is Violation.QUARANTINE)
 
@@ -284,7 +285,19 @@ class MaterializedTable:
     @property
     def quarantine(self) -> TableName | None:
         """The view of quarantined rows; None if there never are any."""
-        return quarantine_name(self.name) if self.definition.holding else None
+        return quarantine_name(self.name) if self.definition.quarantining else None
+
+    @property
+    def names(self) -> tuple[TableName, ...]:
+        """The names under which its rows can be read."""
+        names = (self.name, self.storage)
+        return names if self.quarantine is None else (*names, self.quarantine)
+
+    def is_at(self, name: TableName | None, location: str | None) -> bool:
+        """Return whether what has a name or a location (None or empty: none) is this table."""
+        if name is not None and name.folded() in {each.folded() for each in self.names}:
+            return True
+        return bool(location and overlap(location, self.location))
 
     @property
     def enforced_key(self) -> EnforcedKey | None:

@@ -9,6 +9,7 @@ import msgspec
 
 from tidegate_server.core.model.runs import ChangeMethod
 from tidegate_server.core.model.versions import PartitionSpec
+from tidegate_server.core.model.wording import number_of
 
 
 class Scope(Enum):
@@ -131,7 +132,7 @@ def describe(step: Step) -> str:
     """Return a step in words."""
     match step:
         case ReadChange(source=source, before=before, after=after, method=method, rows=rows):
-            count = "" if rows is None else f", at most {rows} rows"
+            count = "" if rows is None else f", at most {number_of(rows, 'row')}"
             return f"read the change of {source} from version {before} to {after} ({method}{count})"
         case ComputeChange(scope=scope, keyed=keyed):
             keys = "; recompute the rows of affected keys" if keyed else ""
@@ -157,6 +158,6 @@ def describe(step: Step) -> str:
         case ReplaceRows(partitions=partitions, predicate=predicate):
             if predicate is not None:
                 return f"replace the rows where {predicate} in one commit"
-            part = f"{len(partitions)} partition(s)" if partitions else "all rows"
+            part = number_of(len(partitions), "partition") if partitions else "all rows"
             return f"replace {part} in one commit"
     assert_never(step)

@@ -20,6 +20,8 @@ from tidegate_server.core.sql.statements import (
 
 _TIME_ZONE = re.compile(r"\bSET\s+TIME\s+ZONE\b|\bspark\.sql\.session\.timeZone\b", re.IGNORECASE)
 _INSERT = re.compile(r"\bINSERT\b", re.IGNORECASE)
+_VERB = re.compile(r"[A-Z]{1,20}")
+"""Not a literal, which could contain anything."""
 _AROUND_OTHERS = frozenset({"BEGIN", "CALL", "EXECUTE"})
 _ROWS = frozenset(
     {"SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE", "(", "SHOW", "DESCRIBE", "DESC"}
@@ -50,6 +52,7 @@ def facts_of(text: str, head: Sequence[Token]) -> StatementFacts:
     return StatementFacts(
         returns_rows=first in _ROWS and not _inserts(text, first),
         may_read_rows=_may_read_rows(Cursor("", head)),
+        verb=first if _VERB.fullmatch(first) else "",
         runs_others=runs_others,
         lists=_listing(Cursor("", head)),
         sets_time_zone=(

@@ -520,6 +520,8 @@ class StatementFacts:
     """Whether Spark answers it with rows."""
     may_read_rows: bool
     """Whether running it may read rows of tables."""
+    verb: str = ""
+    """Its first word, in capitals; empty if it does not begin with a keyword's letters."""
     runs_others: bool = False
     """Whether it runs other statements: BEGIN ... END, EXECUTE IMMEDIATE, CALL."""
     lists: ListingKind | None = None

@@ -166,7 +166,7 @@ def inspect(spark: SparkSession, request: InspectTable, format: TableFormat) -> 
     if entry is None:
         return Inspected(format=None)
     if entry.tableType().name() == "VIEW":
-        return Inspected(format="view")
+        return Inspected(format="view", materialized_id=_owner_id(entry))
     state = format.find(request.name)
     if state is None:
         provider = entry.provider()
@@ -267,9 +267,9 @@ def view_sql(request: PutView, *, replacing: bool) -> str:
 
 def _row_condition(request: PutView) -> str:
     """Return the WHERE clause for rows that meet all expectations, or for quarantined rows."""
-    if not request.holding:
+    if not request.quarantining:
         return ""
-    met = " AND ".join(f"NOT {each.broken}" for each in request.holding)
+    met = " AND ".join(f"NOT {each.broken}" for each in request.quarantining)
     return f" WHERE {met}" if request.quarantine_of is None else f" WHERE NOT ({met})"
 
 

@@ -218,6 +218,11 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     return join(walker.names);
   }
 
+  /** Returns where the file system says a path is: absolute, without links. */
+  public String place(SparkSession session, String path) {
+    return new Walker(session, false).resolved(new Path(path));
+  }
+
   /** Lists the nodes of a parsed plan whose names are computed. */
   public List computed(SparkSession session, LogicalPlan parsed) throws Exception {
     Walker walker = new Walker(session, true);
@@ -656,9 +661,12 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
     private void stream(DataSource source, String via) throws Exception {
       source(source.className());
-      options(scala.jdk.javaapi.CollectionConverters.asJava(source.options()));
+      Map others = new HashMap(scala.jdk.javaapi.CollectionConverters.asJava(source.options()));
+      others.remove("path");
+      options(others);
       scala.collection.Iterator paths = source.paths().iterator();
       while (paths.hasNext()) path("SELECT", new Path((String) paths.next()), via);
+      // Judged as a path, not as an option.
       scala.Option path = source.options().get("path");
       if (path.isDefined()) path("SELECT", new Path((String) path.get()), via);
     }
@@ -992,7 +1000,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     }
 
     /** Returns where the file system says a path is: absolute, without links. */
-    private String resolved(Path path) {
+    String resolved(Path path) {
       Path full = path;
       try {
         full = path.getFileSystem(session.sparkContext().hadoopConfiguration()).makeQualified(path);

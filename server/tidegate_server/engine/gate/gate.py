@@ -144,6 +144,11 @@ def computed_names(spark: SparkSession, plan: Any) -> Iterator[Any]:
     return iter(_gate(spark).computed(spark._jsparkSession, plan))
 
 
+def resolve_path(spark: SparkSession, path: str) -> str:
+    """Return where the file system says a path is: absolute, without links."""
+    return str(_gate(spark).place(spark._jsparkSession, path))
+
+
 @contextmanager
 def limiting(spark: SparkSession, features: tuple[str, ...] | None, user: str) -> Iterator[None]:
     """Let the plans that are analyzed in the block, but not run, use only these features.

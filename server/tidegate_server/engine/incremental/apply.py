@@ -106,15 +106,15 @@ def consolidate(
     unique = fitted if distinct else sum_weights(fitted)
     rows = unique.withColumn(ROW_ID, F.monotonically_increasing_id())
     computed = rows.localCheckpoint(eager=False)
-    look = _look(computed, order, asked, beside, ranged=ranged)
+    counted = _count_change(computed, order, asked, beside, ranged=ranged)
     return ConsolidatedDelta(
         rows=computed.drop(*diff.columns[len(order.columns) + 1 :]),
-        gone=look["gone"],
-        removed=look["removed"],
-        added=look["added"],
+        gone=counted["gone"],
+        removed=counted["removed"],
+        added=counted["added"],
         distinct=distinct,
         ranged=ranged,
-        row=look,
+        row=counted,
     )
 
 
@@ -148,7 +148,7 @@ def apply(
     return replace(done, expectations={**counts, **done.expectations})
 
 
-def _look(
+def _count_change(
     rows: DataFrame,
     order: RefreshOrder,
     asked: Sequence[str],

@@ -13,6 +13,7 @@ from tidegate_server.core.model.runs import (
     Strategy,
 )
 from tidegate_server.core.model.versions import SourceKind
+from tidegate_server.core.model.wording import number_of
 from tidegate_server.core.refresh.eligibility import Obstacle
 from tidegate_server.core.refresh.request import (
     Recompute,
@@ -61,7 +62,7 @@ class Evidence:
     from file sizes, or all rows of the source."""
     rows_in_table: int = 0
     affected_keys: int | None = None
-    """None before they are counted."""
+    """None before they are number_of."""
 
     @property
     def rows_changed(self) -> int:
@@ -216,7 +217,7 @@ def _partial_plan(task: Recompute, current: Mapping[str, int]) -> RefreshPlan:
         code, text = Reason.ROWS_REQUESTED, f"replaces the rows where {task.predicate}"
     else:
         code = Reason.PARTITIONS_REQUESTED
-        text = f"replaces {len(task.partitions)} requested partition(s)"
+        text = f"replaces {number_of(len(task.partitions), 'requested partition')}"
     return RefreshPlan(
         strategy=Strategy.PARTITION,
         reason_code=code,
@@ -342,12 +343,13 @@ def _not_worth(
     changed, known = evidence.rows_changed, evidence.rows_in_changed
     if not evidence.appends and changed > _LARGEST_CHANGE * known:
         share = 100 * changed / max(known, 1)
-        text = f"{changed} rows changed, about {share:.0f} % of the sources"
+        text = f"{number_of(changed, 'row')} changed, about {share:.0f} % of the sources"
         return Obstacle(code=Reason.CHANGE_TOO_LARGE, text=text)
     keys = evidence.affected_keys or 0
     computed = not (evidence.algebraic or evidence.leading)
     if computed and keys > _MOST_KEYS * evidence.rows_in_table:
-        text = f"{keys} keys are affected, of about {evidence.rows_in_table} rows"
+        rows = number_of(evidence.rows_in_table, "row")
+        text = f"{number_of(keys, 'key')} affected, of about {rows}"
         return Obstacle(code=Reason.TOO_MANY_KEYS, text=text)
     before = order.history[0].strategy if order.history else None
     margin = HYSTERESIS if before is Strategy.FULL else 1.0

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate_server.engine.storage.jvm import items, java, scala_object
+from tidegate_server.engine.storage.jvm import frame_of, items, java, scala_object
 
 # More than any table has columns, so that Catalyst does not truncate a text.
 _FIELDS = 1 << 20
@@ -56,10 +56,7 @@ class Catalyst:
 
         :raises pyspark.errors.AnalysisException: if the plan is invalid.
         """
-        session: Any = self.spark._jsparkSession
-        return DataFrame(
-            self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), self.spark
-        )
+        return frame_of(self.spark, plan)
 
     def has_subqueries(self, tree: Any) -> bool:
         """Say whether a plan or an expression has a subquery within an expression."""

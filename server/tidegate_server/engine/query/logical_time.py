@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate_server.engine.storage.jvm import is_instance, items, java, kind
+from tidegate_server.engine.storage.jvm import frame_of, is_instance, items, java, kind
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -24,11 +24,7 @@ def bind_time(frame: DataFrame, moment: datetime) -> DataFrame:
     plan = jdf.queryExecution().analyzed()
     if not binding.reads_time(plan):
         return frame
-    jvm: Any = java(spark)
-    dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(
-        spark._jsparkSession, binding.bind_plan(plan)
-    )
-    return DataFrame(dataset, spark)
+    return frame_of(spark, binding.bind_plan(plan))
 
 
 class _Binding:

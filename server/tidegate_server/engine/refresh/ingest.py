@@ -15,6 +15,7 @@ from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.model.names import visible_name
 from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RunMetrics, Strategy
+from tidegate_server.core.model.wording import number_of
 from tidegate_server.core.refresh.request import (
     Recompute,
     RefreshOrder,
@@ -23,6 +24,7 @@ from tidegate_server.core.refresh.request import (
 )
 from tidegate_server.core.refresh.steps import IngestRows
 from tidegate_server.core.sql.streams import Stream, find_stream
+from tidegate_server.engine.gate.gate import enforcing
 from tidegate_server.engine.query.streams import stream_view
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.storage.base import TableFormat, Written, fencing_error
@@ -141,7 +143,7 @@ def ingest(
 
 
 def _with_count(text: str, written: Written) -> str:
-    return text if written.rows is None else f"{text}: {written.rows} rows"
+    return text if written.rows is None else f"{text}: {number_of(written.rows, 'row')}"
 
 
 def _taken_in(
@@ -159,7 +161,8 @@ def _taken_in(
     base = last.version if last is not None else None
     landing = _Landing(order, format, checkpoint, place, base)
     with stream_view(session, stream):
-        frame = session.sql(stream.with_view(order.expanded_query))
+        with enforcing(session, order.admission, order.executor):
+            frame = session.sql(stream.with_view(order.expanded_query))
         writer = frame.writeStream.foreachBatch(landing).option("checkpointLocation", place)
         # One batch for all new rows, because a refresh is one commit.
         query = writer.trigger(once=True).start()

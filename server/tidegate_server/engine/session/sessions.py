@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,11 +32,33 @@ AWAKE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
+class AnalyzedQuery:
+    """A query that was analyzed, but has not run yet."""
+
+    id: str
+    text: str
+    plan: Any
+
+
+@dataclass(slots=True)
 class Child:
     """One session, with its own temporary views, settings and current schema."""
 
     spark: SparkSession
     lock: threading.RLock = field(default_factory=threading.RLock)
+    surveyed: AnalyzedQuery | None = None
+    """The query surveyed last, unless another statement came after it."""
+
+    def keep_surveyed(self, text: str, plan: Any) -> str:
+        """Keep a query for :meth:`take_surveyed`; return its id."""
+        self.surveyed = AnalyzedQuery(uuid.uuid4().hex, text, plan)
+        return self.surveyed.id
+
+    def take_surveyed(self, id: str, text: str) -> Any | None:
+        """Return the analyzed plan of a query, once; None if it was not kept."""
+        kept, self.surveyed = self.surveyed, None
+        found = kept is not None and (kept.id, kept.text) == (id, text)
+        return kept.plan if kept is not None and found else None
 
     def current(self) -> tuple[str, str]:
         """Return the current catalog and schema."""

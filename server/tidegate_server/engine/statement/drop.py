@@ -15,13 +15,27 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidegate_server.core.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA, TableName, qualify
+from tidegate_server.core.model.names import (
+    DEFAULT_CATALOG,
+    DEFAULT_SCHEMA,
+    TableName,
+    qualify,
+    quote_identifier,
+)
+from tidegate_server.engine.gate.gate import suspended
+from tidegate_server.engine.query.references import parse_statement
 from tidegate_server.engine.query.resolution import current_place, is_temporary_view
 from tidegate_server.engine.statement.targets import SchemaTarget, TableTarget, Target
 from tidegate_server.engine.storage.delta.table_files import TableFiles
 from tidegate_server.engine.storage.delta.tables import PROVIDER
 from tidegate_server.engine.storage.entries import entry_of, provider_of
-from tidegate_server.engine.storage.jvm import compiled_instance, items, java, with_fields
+from tidegate_server.engine.storage.jvm import (
+    analyze_only,
+    compiled_instance,
+    items,
+    java,
+    with_fields,
+)
 from tidegate_server.engine.storage.table_locations import TableLocations
 
 logger = logging.getLogger(__name__)
@@ -115,10 +129,20 @@ class _Drops:
                 yield
                 return
             if target.cascade:
-                self._drop_tables(schema)
-                self._drop_functions(schema)
+                self._require_ownership(schema)
+                with suspended(self._spark):
+                    self._drop_tables(schema)
+                    self._drop_functions(schema)
             # Spark rejects the drop of a schema that is not empty, before it touches any files.
             yield from self._without_directory(schema) if self._is_empty(schema) else iter((None,))
+
+    def _require_ownership(self, schema: str) -> None:
+        """Have the gate check the drop of the schema before its objects, which need no right.
+
+        The command itself is checked when the objects are gone.
+        """
+        text = f"DROP SCHEMA {quote_identifier(DEFAULT_CATALOG)}.{quote_identifier(schema)}"
+        analyze_only(self._spark, parse_statement(self._spark, text))
 
     def _drop_tables(self, schema: str) -> None:
         """Drop tables and views one by one; Hive's CASCADE would delete what its entries say."""

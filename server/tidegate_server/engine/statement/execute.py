@@ -32,7 +32,7 @@ from tidegate_server.engine.statement.show_extended import with_schemas
 from tidegate_server.engine.statement.unfinished import reclaim_storage
 from tidegate_server.engine.storage.base import TableFormat
 from tidegate_server.engine.storage.delta.commits import inserted_rows
-from tidegate_server.engine.storage.jvm import java, kind
+from tidegate_server.engine.storage.jvm import frame_of, java, kind
 
 _AFFECTED = "num_affected_rows"
 _WRITTEN = "numOutputRows"
@@ -62,23 +62,11 @@ def execute(
         enforcing(child.spark, request.admission, request.user, mark=True, exact=exact),
         report_missing_versions(request.pinned),
     ):
-        text = expand_execute_immediate(child.spark, request.sql)
-        check_resources(child.spark, text)
-        guarded = guard(child.spark, text)
-        changes_listings = changes_files(child.spark, text, guarded.targets)
-        try:
-            with (
-                changes.count_change() if changes_listings else nullcontext(),
-                reclaim_storage(child.spark, guarded.targets, operation.id),
-                update_entries(child.spark, guarded.targets, request.user),
-                protect_other_files(child.spark, guarded.targets),
-            ):
-                expanded = replace(request, sql=text)
-                frame = without_feed_if_reserved(
-                    child, text, lambda: _run_statement(expanded, child, format)
-                )
-        finally:
-            disown(child.spark, guarded.copies)
+        surveyed = child.take_surveyed(request.plan_id, request.sql)
+        if surveyed is not None:
+            frame = frame_of(child.spark, surveyed)
+        else:
+            frame = _run_text(request, child, operation, format, changes)
         operation.check()
         catalog, schema = child.current()
         if not frame.columns:
@@ -104,6 +92,29 @@ def execute(
             inline=stored.inline,
             modified_rows=_affected_rows(frame),
         )
+
+
+def _run_text(
+    request: Execute, child: Child, operation: Operation, format: TableFormat, changes: FileChanges
+) -> DataFrame:
+    """Analyze a statement and run it as far as Spark does so at once; return its frame."""
+    text = expand_execute_immediate(child.spark, request.sql)
+    check_resources(child.spark, text)
+    guarded = guard(child.spark, text)
+    changes_listings = changes_files(child.spark, text, guarded.targets)
+    try:
+        with (
+            changes.count_change() if changes_listings else nullcontext(),
+            reclaim_storage(child.spark, guarded.targets, operation.id),
+            update_entries(child.spark, guarded.targets, request.user),
+            protect_other_files(child.spark, guarded.targets),
+        ):
+            expanded = replace(request, sql=text)
+            return without_feed_if_reserved(
+                child, text, lambda: _run_statement(expanded, child, format)
+            )
+    finally:
+        disown(child.spark, guarded.copies)
 
 
 def _run_statement(request: Execute, child: Child, format: TableFormat) -> DataFrame:

@@ -136,12 +136,19 @@ def guard(spark: SparkSession, text: str) -> Guarded:
 
 
 def disown(spark: SparkSession, copies: Iterable[tuple[str, ...]]) -> None:
-    """Turn copies of materialized tables into plain tables, by removing Tidegate's properties."""
+    """Turn copies of materialized tables into plain ones, by removing Tidegate's properties."""
     keys = ", ".join(map(quote_literal, _PROPERTIES))
     for name in copies:
         table = ".".join(map(quote_identifier, name))
         if is_path(name) or spark.catalog.tableExists(table):
-            spark.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({keys})")
+            kind = "VIEW" if _is_view(spark, name) else "TABLE"
+            spark.sql(f"ALTER {kind} {table} UNSET TBLPROPERTIES IF EXISTS ({keys})")
+
+
+def _is_view(spark: SparkSession, parts: tuple[str, ...]) -> bool:
+    place = current_place(spark)
+    entry = None if is_path(parts) else entry_of(spark, qualify(parts, place.catalog, place.schema))
+    return entry is not None and entry.tableType().name() == "VIEW"
 
 
 # ---- owners of storage -------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import ServerError
@@ -26,12 +26,14 @@ from tidegate_server.core.model.names import (
     qualify,
     quote_identifier,
 )
+from tidegate_server.core.sql.statements import ListingKind
 from tidegate_server.core.sql.streams import Stream, find_stream
 from tidegate_server.engine.gate.gate import (
     accesses_of_parsed,
     collecting,
     computed_names,
     names_of_parsed,
+    resolve_path,
     suspended,
 )
 from tidegate_server.engine.query.references import (
@@ -40,14 +42,22 @@ from tidegate_server.engine.query.references import (
     parse_query,
     parse_statement,
 )
+from tidegate_server.engine.query.streams import stream_view
 from tidegate_server.engine.session.sessions import Child
 from tidegate_server.engine.statement.execute_immediate import statement_of
-from tidegate_server.engine.storage.jvm import items, java, kind
+from tidegate_server.engine.storage.jvm import analyze_only, items, kind
 
 logger = logging.getLogger(__name__)
 
-_LISTINGS = frozenset({"ShowTables", "ShowTablesExtended", "ShowViews"})
-_OPAQUE = frozenset({"Call", "CompoundBody"})
+_LISTINGS = {
+    "ShowFunctions": ListingKind.FUNCTIONS,
+    "ShowNamespacesCommand": ListingKind.SCHEMAS,
+    "ShowTables": ListingKind.TABLES,
+    "ShowTablesExtended": ListingKind.TABLE_EXTENDED,
+    "ShowViews": ListingKind.VIEWS,
+}
+_SCRIPT = "CompoundBody"
+_OPAQUE = frozenset({"Call", _SCRIPT})
 _INNER_PLANS = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"}
 _WITHOUT_SOURCE = frozenset({"EmptyRelation", "LocalRelation", "OneRowRelation"})
 
@@ -63,6 +73,7 @@ def survey(child: Child, request: Survey) -> Surveyed:
     mark = bool(request.session_id)
     with collecting(child.spark, request.features, mark=mark) as collected:
         try:
+            child.surveyed = None
             surveyed = _survey(child, request.sql, frozenset(request.features))
         except (PySparkException, Py4JError) as error:
             # A function that is refused when it is constructed; it is among the accesses. After
@@ -84,27 +95,36 @@ def _survey(child: Child, text: str, features: frozenset[str] | None = None) -> 
 
 
 def _survey_statement(child: Child, text: str, features: frozenset[str] | None) -> Surveyed:
-    spark = child.spark
+    spark, written = child.spark, text
     try:
         plan = parse_statement(spark, text)
-        while kind(plan) == "UnresolvedExecuteImmediate":  # its analysis would run it
+        name = kind(plan)
+        while name == "UnresolvedExecuteImmediate":  # its analysis would run it
             text = statement_of(spark, plan, script=False)
             plan = parse_statement(spark, text)
+            name = kind(plan)
     except (PySparkException, ServerError):
         return Surveyed()  # it fails in the same way when it runs
     parsed = accesses_of_parsed(spark, plan)
     if features is not None and _reaches_beyond(parsed, features):
         return Surveyed(accesses=parsed)  # its analysis alone might open files
-    plain = _is_query(spark, text)
-    readings = _readings(spark, plan, plain=plain)
-    system = any(r.name is not None and r.name.schema == SYSTEM_SCHEMA for r in readings)
+    analyzed = _analyze(spark, plan) if _is_query(spark, text) else None
+    if analyzed is not None:
+        readings = tuple(readings_of(analyzed))
+        system = any(r.name is not None and r.name.schema == SYSTEM_SCHEMA for r in readings)
+        return Surveyed(
+            readings=readings,
+            mentions=_mentions(spark, text, child.current()) if system else (),
+            accesses=parsed,
+            plan_id=child.keep_surveyed(text, analyzed) if text == written else "",
+        )
+    readings = _readings(spark, plan)
     inner = [_survey(child, body, features) for body in _function_bodies(spark, plan)]
     return Surveyed(
         readings=(*readings, *(reading for one in inner for reading in one.readings)),
-        mentions=_mentions(spark, text, child.current()) if plain and system else (),
         accesses=(*parsed, *(access for one in inner for access in one.accesses)),
-        lists_tables=kind(plan) in _LISTINGS,
-        opaque=kind(plan) in _OPAQUE,
+        lists=_LISTINGS.get(name),
+        opaque=name in _OPAQUE,
     )
 
 
@@ -120,18 +140,37 @@ def _with_stream(
     features: frozenset[str] | None,
 ) -> Surveyed:
     """Add what a query over a stream reads, and the source of the stream itself."""
-    rest = _survey_statement(child, stream.with_view(text), features)
+    spark = child.spark
     own = (Reading(location=stream.path),) if stream.path is not None else ()
-    beyond = (_feature("paths", f"STREAM {stream.name}"),) if stream.foreign else ()
-    return replace(
+    source = (_source_of(spark, stream),) if stream.foreign else ()
+    found = replace(
         surveyed,
-        readings=(*surveyed.readings, *rest.readings, *own),
-        accesses=(*surveyed.accesses, *rest.accesses, *beyond),
+        plan_id="",
+        readings=(*surveyed.readings, *own),
+        accesses=(*surveyed.accesses, *source),
+    )
+    if features is not None and _reaches_beyond(source, features):
+        return found
+    try:
+        with stream_view(spark, stream):
+            rest = _survey_statement(child, stream.with_view(text), features)
+    except (AnalysisException, ServerError) as error:
+        # The columns of files may not be known yet. Each refresh is surveyed with them.
+        logger.debug("cannot load a stream to survey: %s", error)
+        return found
+    return replace(
+        found,
+        readings=(*found.readings, *rest.readings),
+        accesses=(*found.accesses, *rest.accesses),
     )
 
 
-def _feature(name: str, what: str) -> Access:
-    return Access(act=Act.USE, kind=ObjectKind.FEATURE, catalog=name, schema=what)
+def _source_of(spark: SparkSession, stream: Stream) -> Access:
+    """Return the access to a stream of files, or to one of another system."""
+    if stream.path is None:
+        what = f"STREAM {stream.name}"
+        return Access(act=Act.USE, kind=ObjectKind.FEATURE, catalog="paths", schema=what)
+    return Access(act=Act.READ, kind=ObjectKind.PATH, name=resolve_path(spark, stream.path))
 
 
 # ---- the parsed plan --------------------------------------------------------------------------
@@ -199,14 +238,12 @@ def _mentions(spark: SparkSession, text: str, place: tuple[str, str]) -> tuple[M
 # ---- the analyzed plan -----------------------------------------------------------------------
 
 
-def _readings(spark: SparkSession, plan: Any, *, plain: bool) -> tuple[Reading, ...]:
+def _readings(spark: SparkSession, plan: Any) -> tuple[Reading, ...]:
     """Return what is read, once for each occurrence."""
-    if kind(plan) == "CompoundBody":
-        inner = [_readings(spark, one, plain=False) for one in _statements(plan)]
+    if kind(plan) == _SCRIPT:
+        inner = [_readings(spark, one) for one in _statements(plan)]
         return tuple(reading for one in inner for reading in one)
     whole = _analyzed_readings(spark, plan)
-    if plain and whole is not None:
-        return tuple(whole)
     # A command has its query as a child or in a field, or only names what it reads.
     inner_plans = [*items(plan.children()), *_inner_plans(plan)]
     below = [reading for one in inner_plans for reading in _analyzed_readings(spark, one) or ()]
@@ -222,7 +259,7 @@ def _statements(plan: Any) -> Iterator[Any]:
         if kind(plan.parsedPlan()) != "UnresolvedExecuteImmediate":
             yield plan.parsedPlan()
         return
-    handlers = items(plan.handlers()) if kind(plan) == "CompoundBody" else ()
+    handlers = items(plan.handlers()) if kind(plan) == _SCRIPT else ()
     for inner in (*items(plan.children()), *(handler.body() for handler in handlers)):
         yield from _statements(inner)
 
@@ -252,12 +289,15 @@ def _readings_by_name(spark: SparkSession, parts: tuple[str, ...]) -> list[Readi
 
 
 def _analyzed_readings(spark: SparkSession, plan: Any) -> list[Reading] | None:
-    """Return what an analyzed plan reads, subqueries included; None if analysis fails."""
-    session: Any = spark._jsparkSession
-    jvm: Any = java(spark)
-    skip = jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
+    """Return what a parsed plan reads, subqueries included; None if its analysis fails."""
+    analyzed = _analyze(spark, plan)
+    return None if analyzed is None else readings_of(analyzed)
+
+
+def _analyze(spark: SparkSession, plan: Any) -> Any | None:
+    """Return an analyzed plan, without running the commands in it; None if the analysis fails."""
     try:
-        return readings_of(session.sessionState().executePlan(plan, skip).analyzed())
+        return analyze_only(spark, plan)
     except (PySparkException, Py4JError) as error:
         logger.debug("cannot analyze a statement to survey: %s", error)
         return None

@@ -8,7 +8,8 @@ from functools import cache
 from typing import Any
 
 from py4j.java_gateway import JavaClass, JavaMember, JavaPackage
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
 FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
 """The class of all relations over files."""
@@ -98,6 +99,25 @@ def compiled_instance(spark: SparkSession, name: str, source: str) -> Any:
         compiler.cook(source)
         _instances[name] = compiler.getClassLoader().loadClass(name).newInstance()
     return _instances[name]
+
+
+def analyze_only(spark: SparkSession, plan: Any) -> Any:
+    """Return an analyzed plan without running the commands in it.
+
+    :raises pyspark.errors.AnalysisException: if the plan is invalid.
+    """
+    session: Any = spark._jsparkSession
+    skip = java(spark).org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
+    return session.sessionState().executePlan(plan, skip).analyzed()
+
+
+def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
+    """Return the frame of a plan, which Spark analyzes unless that was done already.
+
+    :raises pyspark.errors.AnalysisException: if the plan is invalid.
+    """
+    dataset = java(spark).org.apache.spark.sql.classic.Dataset
+    return ClassicFrame(dataset.ofRows(spark._jsparkSession, plan), spark)
 
 
 @contextmanager

@@ -127,6 +127,13 @@ class Access:
         logger.info("User %s logged in from %s (%s)", identity.user, peer.address, identity.method)
         return identity, secret
 
+    def effective_user(self, identity: Identity, other: str, peer: Peer) -> str:
+        """Return the user to act as; see :meth:`Proxies.effective_user`.
+
+        :raises ServerError: PROXY_REFUSED.
+        """
+        return self.proxies.effective_user(identity, other, peer)
+
     @property
     def passwords(self) -> bool:
         """Whether this server ever accepts passwords."""

@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import cast, get_args
+from typing import cast
 
-from tidegate_server.core.config import Config, Hazard
-from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.answers import Reading, Surveyed
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.messages.requests import BackfillTable, InlinedTable, Survey
 from tidegate_server.core.model.access import Access, Act, Admission, ObjectKind
-from tidegate_server.core.model.names import SYSTEM_SCHEMA, TableName
-from tidegate_server.core.model.privileges import UNOWNED, SecuredKind
-from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.table import MaterializedTable
-from tidegate_server.core.model.zones import SESSION_ZONE
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.core.sql.comments import spark_text
-from tidegate_server.core.sql.statements import SparkStatement
-from tidegate_server.gateway.authorization.objects import owner_of_function
-from tidegate_server.gateway.authorization.rights import (
-    Action,
-    Rights,
-    SecuredObject,
-    overlap,
-    secured,
-    secured_schema,
-    secured_table,
-)
-from tidegate_server.gateway.authorization.settings import (
-    is_free,
-    is_visible,
-    nearest_free,
-)
+from tidegate_server.core.sql.statements import ListingKind, SparkStatement
+from tidegate_server.gateway.audit.record import ADMINISTRATOR, Record
+from tidegate_server.gateway.authorization.features import distinguishes_users
+from tidegate_server.gateway.authorization.judgement import judge_accesses
+from tidegate_server.gateway.authorization.requirements import access_error
+from tidegate_server.gateway.authorization.rights import Rights
+from tidegate_server.gateway.authorization.setting_checks import check_settings
 from tidegate_server.gateway.authorization.users import (
-    is_administrator,
     owner_administers,
     rights_of,
     rights_of_owner,
@@ -46,7 +31,6 @@ from tidegate_server.gateway.authorization.visibility import (
     VisibleLedger,
     narrow_query,
     reads_system,
-    without_hidden,
 )
 from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.context import Context, Services
@@ -55,23 +39,18 @@ from tidegate_server.gateway.runs.orders import RunRequest
 from tidegate_server.gateway.scheduler.base import Ledger
 from tidegate_server.gateway.spark_session import survey
 
-_UNCHECKED = ("NONE", "NOSASL")
-_SUBSTITUTION = "spark.sql.variable.substitute"
-_STATIC_SETTINGS: Hazard = "static-settings"
-_ALLOW = 'An administrator can allow it with authorization.allow = ["{feature}"].'
-_ASK = "Its owner or an administrator can GRANT it."
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmittedStatement:
-    """A statement for Spark as its user may run it, and a filter for its result."""
+    """A statement for Spark as its user may run it."""
 
     statement: SparkStatement
     surveyed: Surveyed | None = None
     """The engine's analysis; None if it was not needed."""
     admission: Admission | None = None
     """What its plans may access; None for everything."""
-    shown: Callable[[Result], Result] = lambda result: result
+    lists: ListingKind | None = None
+    """What its result lists."""
 
 
 @contextmanager
@@ -89,39 +68,8 @@ def admitting(context: Context) -> Iterator[None]:
         raise
 
 
-def require(action: Action, table: MaterializedTable, user: str, services: Services) -> None:
-    """Require that a user may perform an action on a table.
-
-    :raises ServerError: ACCESS_DENIED.
-    """
-    require_on(action, secured_table(table), user, rights_of(user, services))
-
-
-def require_on(action: Action, on: SecuredObject, user: str, rights: Rights | None) -> None:
-    """Require that a user with these rights may perform an action on an object.
-
-    :raises ServerError: ACCESS_DENIED.
-    """
-    if rights is not None and not rights.may(action, on):
-        hint = "" if action is Action.OWN else _ASK
-        raise access_error(user, action.value, str(on), hint)
-
-
-def hidden_names(user: str, services: Services) -> frozenset[TableName]:
-    """Return the names of the materialized tables that a user may not see."""
-    rights = rights_of(user, services)
-    if rights is None or rights.administrator:
-        return frozenset()
-    return frozenset(
-        name.folded()
-        for table in services.catalog.tables()
-        if not rights.may(Action.SEE, secured_table(table))
-        for name in names_of(table)
-    )
-
-
-def admit_run(request: RunRequest, services: Services) -> RunRequest:
-    """Return a request for a run with what its query may access.
+def admit_run(request: RunRequest, services: Services, record: Record) -> RunRequest:
+    """Return a request for a run with what its query may access; ``record`` gets that, too.
 
     A run always has the privileges of the table's owner, or of the user in EXECUTE AS, no matter
     who requests it. They are judged on what its query reads at this moment.
@@ -131,18 +79,26 @@ def admit_run(request: RunRequest, services: Services) -> RunRequest:
     order = request.order
     source = request.source if isinstance(request, BackfillTable) else None
     texts = () if source is None else (f"SELECT * FROM {source.quoted()}",)
-    return replace(request, order=admit_order(order, services, *texts))
+    admitted = admit_order(order, services, *texts, record=record)
+    if admitted.admission is None:
+        if distinguishes_users(services.config):
+            record.reason = ADMINISTRATOR
+        for read in order.sources:
+            record.add(Act.SELECT.value, ObjectKind.TABLE.value, read.name)
+    return replace(request, order=admitted)
 
 
-def admit_order(order: RefreshOrder, services: Services, *texts: str) -> RefreshOrder:
-    """Return an order with what its query, and other queries, may access.
+def admit_order(
+    order: RefreshOrder, services: Services, *texts: str, record: Record
+) -> RefreshOrder:
+    """Return an order with what its query, and others, may access; ``record`` gets that, too.
 
     :raises ServerError: ACCESS_DENIED.
     """
     table = services.catalog.by_id(order.table_id)
     if table is None:
         return order
-    return replace(order, admission=_admit_executor(table, services, *texts))
+    return replace(order, admission=_admit_executor(table, services, *texts, record=record))
 
 
 def admit_inlined(
@@ -156,20 +112,25 @@ def admit_inlined(
     """
     for each in inlined:
         table = context.services.catalog.find(each.name)
-        found = None if table is None else _admit_executor(table, context.services)
+        if table is None:
+            continue
+        found = _admit_executor(table, context.services, record=context.record)
         if admission is not None and found is not None:
             admission = replace(admission, accesses=(*admission.accesses, *found.accesses))
     return admission
 
 
-def _admit_executor(table: MaterializedTable, services: Services, *texts: str) -> Admission | None:
+def _admit_executor(
+    table: MaterializedTable, services: Services, *texts: str, record: Record
+) -> Admission | None:
     """Return what a table's query may access with its executor's privileges.
 
     :param texts: further queries.
+    :param record: gets what they access.
     """
     definition = table.definition
     executor = definition.execute_as or table.owner
-    if not _distinguishes_users(services.config) or owner_administers(executor, services):
+    if not distinguishes_users(services.config) or owner_administers(executor, services):
         return None
     features = services.config.authorization.allow
     rights = (
@@ -187,69 +148,10 @@ def _admit_executor(table: MaterializedTable, services: Services, *texts: str) -
             features=features,
         )
         accesses += services.engine_of(executor).call(request).accesses
+    record.add_accesses(accesses)
     # A refresh has the texts of views written into its query.
     judge_accesses(accesses, executor, rights, services, besides=table, definers=False)
     return Admission(accesses=accesses, features=features)
-
-
-def check_settings(settings: Mapping[str, str], services: Services, user: str) -> None:
-    """Reject settings that the user may not change.
-
-    :raises ServerError: ACCESS_DENIED.
-    """
-    for key in settings:
-        if not may_set(key, services, user):
-            raise _setting_error(key, user)
-
-
-def check_visible(key: str, services: Services, user: str) -> None:
-    """Reject a setting that the user may not see, whether or not it is set.
-
-    :raises ServerError: ACCESS_DENIED.
-    """
-    if not may_see(key, services, user):
-        raise _setting_error(key, user)
-
-
-def may_set(key: str, services: Services, user: str) -> bool:
-    """Return whether a user may change a setting."""
-    return is_free(key) or _may_use(_STATIC_SETTINGS, services, user)
-
-
-def may_see(key: str, services: Services, user: str) -> bool:
-    """Return whether a user may see the value of a setting."""
-    return is_visible(key) or _may_use(_STATIC_SETTINGS, services, user)
-
-
-def _may_use(feature: Hazard, services: Services, user: str) -> bool:
-    features = allowed_features(user, services)
-    return features is None or feature in features
-
-
-def engine_settings(config: Config) -> dict[str, str]:
-    """Return the settings that the engine starts with.
-
-    Spark replaces ``${env:X}`` and ``${system:X}`` anywhere in a statement, even in generated ones,
-    by the server's environment and the JVM's properties, which often hold secrets. Where users are
-    distinguished this is switched off; the gateway substitutes settings itself.
-    """
-    allowed = _STATIC_SETTINGS in config.authorization.allow
-    guarded = {_SUBSTITUTION: "false"} if _distinguishes_users(config) and not allowed else {}
-    zone = config.session_timezone
-    zoned = {} if zone is None else {SESSION_ZONE: zone}
-    return {**guarded, **zoned, **config.engine.settings}
-
-
-def allowed_features(user: str, services: Services) -> tuple[str, ...] | None:
-    """Return the features beyond tables that a user may use; None for all."""
-    if not _distinguishes_users(services.config) or is_administrator(user, services):
-        return None
-    return services.config.authorization.allow
-
-
-def access_error(user: str, privilege: str, what: str, hint: str = "") -> ServerError:
-    """Return the error for a missing privilege."""
-    return error(Code.ACCESS_DENIED, user=user, privilege=privilege, object=what, hint=hint)
 
 
 # ---- one statement ---------------------------------------------------------------------------
@@ -277,24 +179,34 @@ def admit_spark(statement: SparkStatement, context: Context) -> AdmittedStatemen
     user, services = context.session.user, context.services
     surveyed = survey_for_judgement(statement.text, context)
     if surveyed is None:
-        return AdmittedStatement(statement=statement)
-    admission = judge(surveyed, context)
+        return AdmittedStatement(statement=statement, lists=statement.facts.lists)
+    context.record.add_accesses(surveyed.accesses)
     rights = rights_of(user, services)
-    if rights is None or rights.administrator:
-        return AdmittedStatement(statement=statement, surveyed=surveyed, admission=admission)
-    visible = rights.visible(services.catalog.tables())
-    text = narrow_query(statement.text, surveyed, visible)
-    if text is None:
-        raise access_error(
-            user, "administration", "information_schema other than by a SELECT on it"
-        )
-    admitted = AdmittedStatement(
-        statement=replace(statement, text=text), surveyed=surveyed, admission=admission
+    judge_accesses(surveyed.accesses, user, rights, services)
+    if rights is not None and not rights.administrator:
+        statement = _narrow(statement, surveyed, rights, services)
+    return AdmittedStatement(
+        statement=statement,
+        surveyed=surveyed,
+        admission=_admission(surveyed, context),
+        lists=surveyed.lists,
     )
-    if surveyed.lists_tables:
-        hidden = hidden_names(user, services)
-        return replace(admitted, shown=lambda result: without_hidden(result, hidden))
-    return admitted
+
+
+def _narrow(
+    statement: SparkStatement, surveyed: Surveyed, rights: Rights, services: Services
+) -> SparkStatement:
+    """Return a statement that reads only what its user may see of information_schema.
+
+    :raises ServerError: ACCESS_DENIED if it cannot be narrowed.
+    """
+    if not reads_system(surveyed):
+        return statement
+    text = narrow_query(statement.text, surveyed, rights.visible(services.catalog.tables()))
+    if text is None:
+        what = "information_schema other than by a SELECT on it"
+        raise access_error(rights.user, "administration", what)
+    return replace(statement, text=text)
 
 
 def survey_for_judgement(sql: str, context: Context) -> Surveyed | None:
@@ -339,151 +251,11 @@ def judge(
     if surveyed is None:
         return None
     user, services = context.session.user, context.services
+    context.record.add_accesses(surveyed.accesses)
     rights = rights_of(user, services)
     judge_accesses(surveyed.accesses, user, rights, services, besides=besides, definers=definers)
+    return _admission(surveyed, context)
+
+
+def _admission(surveyed: Surveyed, context: Context) -> Admission:
     return Admission(accesses=surveyed.accesses, features=context.features or ())
-
-
-def judge_accesses(
-    accesses: Collection[Access],
-    user: str,
-    rights: Rights | None,
-    services: Services,
-    *,
-    besides: MaterializedTable | None = None,
-    definers: bool = True,
-) -> None:
-    """Require the rights that plans need.
-
-    :param rights: the user's; None if authorization is disabled.
-    :param besides: a table that may be read in any case.
-    :param definers: whether what is read in a view or function needs privileges of its owner, and
-        not of the user.
-    :raises ServerError: ACCESS_DENIED.
-    """
-    features = services.config.authorization.allow
-    tables = services.catalog.tables()
-    owners = _owners_of_bodies(accesses, services) if definers else {}
-    for access in accesses:
-        match access.kind:
-            case ObjectKind.FEATURE if access.catalog not in features:
-                raise _feature_error(access.catalog, access.schema, user)
-            case ObjectKind.SETTING if access.name and access.act is Act.SET:
-                check_settings({access.name: ""}, services, user)
-            case ObjectKind.SETTING if access.name:
-                check_visible(access.name, services, user)
-            case ObjectKind.PATH:
-                feature = "paths" if access.act is Act.READ else "locations"
-                if feature not in features:
-                    raise _feature_error(feature, access.name, user)
-        if rights is None or access.kind in (ObjectKind.FEATURE, ObjectKind.SETTING):
-            continue
-        who, judged = user, rights
-        if access.via in owners:
-            who = owners[access.via]
-            judged = rights_of_owner(who, services) or rights
-        found = [table for table in tables if _is_of(access, table)]
-        for table in found:
-            if table != besides:
-                action = Action.SEE if access.act is Act.DESCRIBE else Action.SELECT
-                require_on(action, secured_table(table), who, judged)
-        if not found:
-            _require_access(access, who, judged, services)
-
-
-def _owners_of_bodies(accesses: Iterable[Access], services: Services) -> Mapping[str, str]:
-    """Return the owners of the views and functions that plans use, by name."""
-    functions = services.privileges.function_owners()
-    found = {}
-    for access in accesses:
-        name = TableName(access.catalog, access.schema, access.name)
-        if access.kind is ObjectKind.VIEW:
-            found[str(name)] = access.owner
-        elif access.kind is ObjectKind.FUNCTION:
-            found[str(name)] = functions.get(name, UNOWNED)
-    return found
-
-
-_ACTIONS: Mapping[Act, Action] = {
-    Act.SELECT: Action.SELECT,
-    Act.DESCRIBE: Action.SEE,
-    Act.MODIFY: Action.MODIFY,
-    Act.ALTER: Action.ALTER,
-    Act.OWN: Action.OWN,
-    Act.EXECUTE: Action.EXECUTE,
-}
-_SCHEMA_ACTIONS: Mapping[Act, Action] = {
-    Act.CREATE: Action.CREATE,
-    Act.USAGE: Action.USE,
-    Act.ALTER: Action.ALTER,
-    Act.OWN: Action.OWN,
-}
-_SECURED: Mapping[ObjectKind, SecuredKind] = {
-    ObjectKind.TABLE: SecuredKind.TABLE,
-    ObjectKind.VIEW: SecuredKind.VIEW,
-    ObjectKind.FUNCTION: SecuredKind.FUNCTION,
-}
-
-
-def _require_access(access: Access, user: str, rights: Rights, services: Services) -> None:
-    """Require the privilege for an access to an object that is not a materialized table."""
-    if access.kind is ObjectKind.SCHEMA:
-        free = access.name == SYSTEM_SCHEMA and access.act is Act.USAGE
-        if not free:
-            schema = secured_schema(access.catalog, access.name, access.owner)
-            require_on(_SCHEMA_ACTIONS[access.act], schema, user, rights)
-    elif access.kind in _SECURED and access.act is not Act.CREATE:  # CREATE is one on the schema
-        if access.schema == SYSTEM_SCHEMA and access.act in (Act.SELECT, Act.DESCRIBE):
-            return  # its rows are narrowed to the user's tables
-        name = TableName(access.catalog, access.schema, access.name)
-        owner = access.owner
-        if access.kind is ObjectKind.FUNCTION:
-            owner = owner_of_function(name, services)
-        on = secured(_SECURED[access.kind], name, owner)
-        require_on(_ACTIONS[access.act], on, user, rights)
-
-
-def _is_of(access: Access, table: MaterializedTable) -> bool:
-    """Return whether an access is one to a materialized table."""
-    if access.kind is ObjectKind.PATH:
-        return overlap(access.name, table.location)
-    if access.kind not in (ObjectKind.TABLE, ObjectKind.VIEW):
-        return False
-    name = TableName(access.catalog, access.schema, access.name)
-    if name in {one.folded() for one in names_of(table)}:
-        return True
-    return bool(access.location) and overlap(access.location, table.location)
-
-
-def reads_table(reading: Reading, table: MaterializedTable) -> bool:
-    """Return whether a reading is one of a materialized table."""
-    if reading.name is not None:
-        name = reading.name.folded()
-        if name in {one.folded() for one in names_of(table)}:
-            return True
-    return reading.location is not None and overlap(reading.location, table.location)
-
-
-def names_of(table: MaterializedTable) -> tuple[TableName, ...]:
-    """Return the names under which a table's rows can be read."""
-    names = (table.name, table.storage)
-    return names if table.quarantine is None else (*names, table.quarantine)
-
-
-def _distinguishes_users(config: Config) -> bool:
-    """Return whether users matter: authorization is enabled, or logins are checked."""
-    return config.authorization.enabled or config.server.auth not in _UNCHECKED
-
-
-def _setting_error(key: str, user: str) -> ServerError:
-    near = nearest_free(key)
-    hint = f"Did you mean {near}? " if near is not None and near != key else ""
-    hint += _ALLOW.format(feature=_STATIC_SETTINGS)
-    if not key.lower().startswith("spark."):
-        hint += " Variables have names without dots."
-    return access_error(user, "administration", f"{_STATIC_SETTINGS}: {key}", hint)
-
-
-def _feature_error(feature: str, what: str, user: str) -> ServerError:
-    hint = _ALLOW.format(feature=feature) if feature in get_args(Hazard) else ""
-    return access_error(user, "administration", f"{feature}: {what}", hint)

@@ -5,24 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tidegate_server.core.model.access import Act, ObjectKind
+from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.refresh.waves import ancestors, descendants
 from tidegate_server.core.sql import statements as st
 from tidegate_server.core.sql.comments import spark_text
 from tidegate_server.core.sql.expressions import expressions
 from tidegate_server.gateway.authorization.admission import (
-    access_error,
-    check_settings,
-    check_visible,
     judge,
     judge_definition,
     judge_expressions,
-    require,
-    require_on,
     survey_for_judgement,
 )
 from tidegate_server.gateway.authorization.objects import find_schema
+from tidegate_server.gateway.authorization.requirements import (
+    access_error,
+    require_for,
+    require_on,
+)
 from tidegate_server.gateway.authorization.rights import Action
+from tidegate_server.gateway.authorization.setting_checks import check_settings, check_visible
 from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import history, resolve
@@ -144,12 +147,14 @@ def any_table(
 def setting(statement: st.SetOption, text: str, context: Context) -> None:
     """Check the setting that is changed; a mistaken option of Tidegate's is its own error."""
     config = context.services.config
+    _record_setting(Act.SET, statement.key, context)
     check_session_option(statement.key, statement.value, config.engine.master)
     check_settings({statement.key: statement.value}, context.services, context.session.user)
 
 
 def shown_setting(statement: st.ShowOption, text: str, context: Context) -> None:
     """Check the setting that is shown."""
+    _record_setting(Act.SHOW, statement.key, context)
     check_visible(statement.key, context.services, context.session.user)
 
 
@@ -157,6 +162,7 @@ def reset_setting(statement: st.ResetOption, text: str, context: Context) -> Non
     """Check the setting that is reset; RESET alone restores the server's values of all."""
     if statement.key is not None:
         settings = {statement.key: ""}
+        _record_setting(Act.SET, statement.key, context)
         check_settings(settings, context.services, context.session.user)
 
 
@@ -172,7 +178,7 @@ def _check_restored(name: st.Name, version: int | None, context: Context) -> Non
     table = resolve.find(name, context)
     if table is None:
         return  # the command reports it
-    require(Action.ALTER, table, context.session.user, context.services)
+    require_for(Action.ALTER, table, context)
     known = history.versions(table, context.services.catalog)
     wanted = history.version_to_restore(version, table.definition)
     for earlier in known:
@@ -195,7 +201,7 @@ def _check_executor(name: st.Name, user: str | None, context: Context) -> None:
     if table is not None:
         if user == table.definition.execute_as:
             return
-        require(Action.OWN, table, context.session.user, context.services)
+        require_for(Action.OWN, table, context)
     rights = rights_of(context.session.user, context.services)
     if user in (None, context.session.user) or rights is None or rights.administrator:
         return
@@ -212,23 +218,24 @@ def _require_along(
     table = resolve.find(name, context)
     if table is None:
         return  # the command reports it
-    user, services = context.session.user, context.services
+    services = context.services
     along: Iterable[MaterializedTable] = ()
     if cascade is st.Cascade.DOWNSTREAM:
         along = descendants(table, services.catalog.consumers)
     elif cascade is st.Cascade.UPSTREAM:
         along = ancestors(table, services.catalog.find)
     for each in (table, *along):
-        require(action, each, user, services)
+        require_for(action, each, context)
 
 
 def _require_create(name: st.Name, context: Context) -> None:
     """Require that the user may create objects in the schema of a name."""
     user, services = context.session.user, context.services
+    target = resolve.table_name(name, context)
+    context.record.add(Act.CREATE.value, SecuredKind.MATERIALIZED_TABLE.value, target)
     rights = rights_of(user, services)
     if rights is None or rights.administrator:
         return
-    target = resolve.table_name(name, context)
     schema = find_schema(target.catalog, target.schema, services)
     if schema is not None:  # otherwise the command reports it
         require_on(Action.CREATE, schema, user, rights)
@@ -237,4 +244,8 @@ def _require_create(name: st.Name, context: Context) -> None:
 def _require(action: Action, name: st.Name, context: Context) -> None:
     table = resolve.find(name, context)
     if table is not None:
-        require(action, table, context.session.user, context.services)
+        require_for(action, table, context)
+
+
+def _record_setting(act: Act, key: str, context: Context) -> None:
+    context.record.add(act.value, ObjectKind.SETTING.value, key)

@@ -24,6 +24,7 @@ from tidegate_server.gateway.authorization.rights import (
     secured_schema,
 )
 from tidegate_server.gateway.authorization.users import rights_of
+from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.context import Context, Services
 
 _ALWAYS_VISIBLE = frozenset({SYSTEM_SCHEMA, "global_temp"})
@@ -96,14 +97,30 @@ def narrow_listing(result: Result, kind: ListingKind, context: Context) -> Resul
     rights = rights_of(context.session.user, context.services)
     if rights is None or rights.administrator:
         return result
+    names = visible_names(context.services, rights)
+    return _filter(result, lambda row: _is_visible(row, kind, names))
+
+
+def without_storages(result: Result, catalog: CatalogReader) -> Result:
+    """Return the result of SHOW TABLES without the storage tables that views hide."""
+    storages = {t.storage.folded() for t in catalog.tables() if t.storage_table is not None}
+    hidden = {(name.schema, name.table) for name in storages}
+    return _filter(result, lambda row: _place(row) not in hidden) if hidden else result
+
+
+def _filter(result: Result, keep: Callable[[tuple[Any, ...]], bool]) -> Result:
+    """Return a result with some of its rows; closes the given one."""
     batches = list(result.batches(0))
     if not batches:
         return result
     with closing(result):
         rows = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
-    names = visible_names(context.services, rights)
-    shown = [row for row in rows if _is_visible(row, kind, names)]
+    shown = [row for row in rows if keep(row)]
     return RowsResult(result.schema, shown, types=tuple(batches[0].schema.types))
+
+
+def _place(row: tuple[Any, ...]) -> tuple[str, str]:
+    return str(row[0]).lower(), str(row[1]).lower()
 
 
 def _is_visible(row: tuple[Any, ...], kind: ListingKind, names: VisibleNames) -> bool:
@@ -116,5 +133,5 @@ def _is_visible(row: tuple[Any, ...], kind: ListingKind, names: VisibleNames) ->
             schema = parts[-2] if len(parts) > 1 else None
             return names.functions(FunctionName(parts[-1], schema))
         case ListingKind.TABLES | ListingKind.TABLE_EXTENDED | ListingKind.VIEWS:
-            shown = (first, str(row[1]).lower()) in names.relations
+            shown = _place(row) in names.relations
             return shown or bool(row[2]) or first == SYSTEM_SCHEMA

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from pathlib import PurePosixPath
-from urllib.parse import unquote, urlsplit
 
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.privileges import (
@@ -72,8 +70,12 @@ class SecuredObject:
     table_id: str = ""
 
     def __str__(self) -> str:
-        parts = (self.catalog, self.schema, *([self.name] if self.name else []))
-        return f"{self.kind} {'.'.join(parts)}"
+        return f"{self.kind} {self.full_name}"
+
+    @property
+    def full_name(self) -> str:
+        """The name with those of its catalog and schema."""
+        return ".".join((self.catalog, self.schema, *([self.name] if self.name else [])))
 
     @property
     def grant_object(self) -> GrantObject:
@@ -214,20 +216,3 @@ class Rights:
                 return True
         objects = map(secured_table, self.tables())
         return any(on.schema_object == schema and self.may(Action.SEE, on) for on in objects)
-
-
-def overlap(location: str, other: str) -> bool:
-    """Return whether two locations are equal, or one contains the other."""
-    one, two = _path(location), _path(other)
-    return bool(other) and (_within(one, two) or _within(two, one))
-
-
-def _within(place: PurePosixPath, folder: PurePosixPath) -> bool:
-    return place.is_relative_to(folder)
-
-
-def _path(location: str) -> PurePosixPath:
-    parts = urlsplit(location)
-    if parts.scheme in ("", "file"):
-        return PurePosixPath(unquote(parts.path) if parts.scheme else location)
-    return PurePosixPath(f"/{parts.scheme}:/{parts.netloc}{parts.path}")

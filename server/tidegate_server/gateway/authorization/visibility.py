@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from typing import Any
 
 from tidegate_server.core.messages.answers import Mention, Surveyed
@@ -13,7 +12,6 @@ from tidegate_server.core.model.names import (
     quote_identifier,
     quote_literal,
 )
-from tidegate_server.core.model.result import Result, RowsResult
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.gateway.authorization.rights import Action, Rights, secured_table
@@ -78,8 +76,6 @@ def narrow_query(sql: str, surveyed: Surveyed, visible: Sequence[MaterializedTab
 
     None if it reads information_schema in a way that cannot be narrowed.
     """
-    if not reads_system(surveyed):
-        return sql
     read = [r for r in surveyed.readings if r.name is not None and _is_system(r.name)]
     mentions = sorted((m for m in surveyed.mentions if _is_system(m.name)), key=lambda m: m.start)
     if len(mentions) != len(read):
@@ -96,28 +92,6 @@ def narrow_query(sql: str, surveyed: Surveyed, visible: Sequence[MaterializedTab
 def reads_system(surveyed: Surveyed) -> bool:
     """Return whether a statement reads information_schema."""
     return any(r.name is not None and _is_system(r.name) for r in surveyed.readings)
-
-
-def without_hidden(result: Result, hidden: Collection[TableName]) -> Result:
-    """Return the result of SHOW TABLES or SHOW VIEWS without some tables."""
-    batches = list(result.batches(0))
-    if not batches:
-        return result
-    with closing(result):
-        rows = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
-    names = {(name.schema, name.table) for name in hidden}
-    shown = [row for row in rows if _place(row) not in names]
-    return RowsResult(result.schema, shown, types=tuple(batches[0].schema.types))
-
-
-def without_storages(result: Result, catalog: CatalogReader) -> Result:
-    """Return the result of SHOW TABLES without the storage tables that views hide."""
-    storages = {t.storage.folded() for t in catalog.tables() if t.storage_table is not None}
-    return without_hidden(result, storages) if storages else result
-
-
-def _place(row: tuple[Any, ...]) -> tuple[str, str]:
-    return str(row[0]).lower(), str(row[1]).lower()
 
 
 def _is_system(name: TableName) -> bool:

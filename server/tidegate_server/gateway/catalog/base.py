@@ -9,6 +9,7 @@ Recovery: every definition is also stored in its table's properties, from which
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from tidegate_server.core.errors import Code, error
@@ -33,6 +34,12 @@ class CatalogReader(Protocol):
         self, catalog: str | None = None, schema: str | None = None
     ) -> tuple[MaterializedTable, ...]:
         """Return the materialized tables of a catalog and schema (None: of all), by name."""
+        ...
+
+    def tables_at(
+        self, names: Iterable[TableName], locations: Iterable[str]
+    ) -> tuple[MaterializedTable, ...]:
+        """Return the tables whose rows can be read under one of these names or locations."""
         ...
 
     def consumers(self, name: TableName) -> tuple[MaterializedTable, ...]:
@@ -97,3 +104,12 @@ def check_move(start: RefreshStatus, end: RefreshStatus) -> None:
     if not allowed(REFRESH_MOVES, start, end):
         reason = f"a refresh status cannot move from {start.value} to {end.value}"
         raise error(Code.INTERNAL, reason=reason)
+
+
+def is_under(
+    table: MaterializedTable, names: Iterable[TableName], locations: Iterable[str]
+) -> bool:
+    """Return whether a table's rows can be read under one of these names or locations."""
+    return any(table.is_at(name, None) for name in names) or any(
+        table.is_at(None, location) for location in locations
+    )

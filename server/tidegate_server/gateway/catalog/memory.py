@@ -11,7 +11,7 @@ from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import HeldVersion, MaterializedTable
 from tidegate_server.core.model.versions import Source
-from tidegate_server.gateway.catalog.base import check_move
+from tidegate_server.gateway.catalog.base import check_move, is_under
 
 
 class MemoryCatalog:
@@ -38,6 +38,12 @@ class MemoryCatalog:
             if (catalog is None or table.name.catalog.lower() == catalog.lower())
             and (schema is None or table.name.schema.lower() == schema.lower())
         )
+
+    def tables_at(
+        self, names: Iterable[TableName], locations: Iterable[str]
+    ) -> tuple[MaterializedTable, ...]:
+        names, locations = set(names), set(locations)
+        return _by_name(each for each in self._all() if is_under(each, names, locations))
 
     def consumers(self, name: TableName) -> tuple[MaterializedTable, ...]:
         wanted = name.folded()

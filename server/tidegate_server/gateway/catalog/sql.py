@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,8 @@ from sqlalchemy.exc import IntegrityError
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.freshness import Freshness, TimeUnit
-from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.locations import overlap
+from tidegate_server.core.model.names import QUARANTINE_SUFFIX, TableName
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import (
     HeldVersion,
@@ -22,7 +23,7 @@ from tidegate_server.core.model.table import (
 )
 from tidegate_server.core.model.types import Schema
 from tidegate_server.core.model.versions import Source, SourceKind
-from tidegate_server.gateway.catalog.base import check_move
+from tidegate_server.gateway.catalog.base import check_move, is_under
 from tidegate_server.gateway.store.database import Database
 from tidegate_server.gateway.store.stored_table import StoredTable
 from tidegate_server.gateway.store.tables import definition_versions as d
@@ -51,6 +52,28 @@ class SqlCatalog:
         if schema is not None:
             where.append(t.c.folded_schema == schema.lower())
         return self._select(*where)
+
+    def tables_at(
+        self, names: Iterable[TableName], locations: Iterable[str]
+    ) -> tuple[MaterializedTable, ...]:
+        names, locations = set(names), set(locations)
+        if not names and not locations:
+            return ()
+        # Every definition takes long to decode, so only those are read that may be meant.
+        texts = {each.table.lower() for each in names}
+        texts |= {text.removesuffix(QUARANTINE_SUFFIX) for text in texts}
+        columns = select(t.c.id, t.c.folded_table, t.c.storage_table, t.c.location)
+        with self._database.read() as connection:
+            rows = connection.execute(columns).all()
+            candidates = [
+                row.id
+                for row in rows
+                if row.folded_table in texts
+                or (row.storage_table is not None and row.storage_table.table.lower() in texts)
+                or any(overlap(location, row.location) for location in locations)
+            ]
+            found = _read_tables(connection, t.c.id.in_(candidates)) if candidates else ()
+        return tuple(table for table in found if is_under(table, names, locations))
 
     def consumers(self, name: TableName) -> tuple[MaterializedTable, ...]:
         reading = select(s.c.materialized_table_id).where(*_name_conditions(s, name))

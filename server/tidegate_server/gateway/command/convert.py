@@ -11,6 +11,7 @@ from tidegate_server.core.errors import Code, error
 from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.messages.answers import Inspected
 from tidegate_server.core.messages.requests import (
+    DisownObject,
     EvolveTable,
     FindObject,
     InspectTable,
@@ -23,9 +24,13 @@ from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import Definition, Leaving, MaterializedTable
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.model.versions import is_streaming
-from tidegate_server.core.sql.statements import AlterConvertToTable, CreateMaterializedTable
-from tidegate_server.gateway.authorization.admission import require_on
+from tidegate_server.core.sql.statements import (
+    AlterConvertToTable,
+    CreateMaterializedTable,
+    Name,
+)
 from tidegate_server.gateway.authorization.object_changes import forget
+from tidegate_server.gateway.authorization.requirements import require_on
 from tidegate_server.gateway.authorization.rights import Action, secured
 from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.command.redefine import alterable
@@ -97,7 +102,7 @@ def taken_over(
             what="Taking over a plain table with computed or METADATA VIRTUAL columns",
             hint="Take it over without them, then ALTER MATERIALIZED TABLE ... ADD.",
         )
-    if definition.holding:
+    if definition.quarantining:
         raise error(
             Code.NOT_SUPPORTED,
             what="Taking over a plain table with ON VIOLATION QUARANTINE",
@@ -131,11 +136,11 @@ def take_over(
 
 
 def _require_ownership(plain: PlainTable, context: Context) -> None:
-    user, services = context.session.user, context.services
+    user, services, kind = context.session.user, context.services, SecuredKind.TABLE
+    context.record.add(Action.OWN.name, kind.value, plain.name)
     rights = rights_of(user, services)
     if rights is None or rights.administrator:
         return
-    kind = SecuredKind.TABLE
     found = services.engine.call(FindObject(kind=kind, name=plain.name))
     require_on(Action.OWN, secured(kind, plain.name, found.owner), user, rights)
 
@@ -245,9 +250,14 @@ def convert_to_table(statement: AlterConvertToTable, context: Context) -> Result
 
     Its consumers read it like any other table. Repeating the statement after a crash is harmless.
 
+    What carries the mark of a materialized table that the server does not know loses the mark, if
+    an administrator runs the statement.
+
     :raises ServerError: MT_STATE while it is INITIALIZING or a refresh does not end, NOT_SUPPORTED
         with columns evaluated on read or quarantined rows, MT_NO_SCHEDULER.
     """
+    if _release_stray(statement.name, context):
+        return nothing()
     table = alterable(statement.name, context)
     need_scheduler("CONVERT TO TABLE", table.definition.refresh_mode, context)
     refuse_view(table, "CONVERT TO TABLE")
@@ -263,6 +273,19 @@ def convert_to_table(statement: AlterConvertToTable, context: Context) -> Result
     context.note(f"{table.name} is a plain table from now on; nothing refreshes it any more.")
     log.info("Converted materialized table %s (%s) to a plain table", table.name, table.id)
     return nothing()
+
+
+def _release_stray(name: Name, context: Context) -> bool:
+    """Remove Tidegate's properties from what only looks like a materialized table."""
+    if context.features is not None or resolve.find(name, context) is not None:
+        return False
+    stray = resolve.table_name(name, context)
+    if not resolve.is_stray(stray, context, wait=None):
+        return False
+    context.services.engine.call(DisownObject(name=stray))
+    context.note(f"{stray} has no properties of a materialized table any more.")
+    log.info("Removed the properties of a materialized table from %s", stray)
+    return True
 
 
 def refuse_held(table: MaterializedTable) -> None:

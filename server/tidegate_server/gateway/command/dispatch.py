@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.result import Result
@@ -16,11 +17,9 @@ from tidegate_server.core.sql.statements import (
     Statement,
     StatementFacts,
 )
-from tidegate_server.gateway.authorization.admission import (
-    admitting,
-    allowed_features,
-    narrow,
-)
+from tidegate_server.gateway.audit.record import ADMINISTRATOR, Record
+from tidegate_server.gateway.authorization.admission import admitting, narrow
+from tidegate_server.gateway.authorization.features import allowed_features, distinguishes_users
 from tidegate_server.gateway.command import settings
 from tidegate_server.gateway.command.specs import SPECS
 from tidegate_server.gateway.context import Context
@@ -62,7 +61,30 @@ class Prepared:
         return self._facts is not None and self._facts.lists in _NAMES
 
     def run(self, context: Context) -> Result:
-        """Execute the statement and return its result; raises ServerError."""
+        """Execute the statement, record it in the audit log, and return its result.
+
+        :raises ServerError: any error of the statement; AUDIT_UNAVAILABLE.
+        """
+        session, audit = context.session, context.services.audit
+        record = Record(
+            user=session.user,
+            real_user=session.real_user,
+            address=session.address,
+            session_id=session.session_id,
+            operation_id=context.operation_id,
+            statement_kind=kind_of(self.statement),
+            text=self.text,
+        )
+        with audit.recording(record):
+            result = self._run(replace(context, record=record))
+        try:
+            audit.require_written(record)
+        except ServerError:
+            result.close()
+            raise
+        return result
+
+    def _run(self, context: Context) -> Result:
         settings.check_overlay(context)
         if self.statement is None:
             raise self.problem or AssertionError("neither a statement nor a problem")
@@ -81,8 +103,22 @@ def prepare(text: str) -> Prepared:
         return Prepared(text=text, statement=None, problem=problem)
 
 
+def kind_of(statement: Statement | None) -> str:
+    """Return the kind of a statement in its own words, of Spark's the first; empty if unknown."""
+    if isinstance(statement, SparkStatement):
+        return statement.facts.verb
+    return "" if statement is None else _words(type(statement).__name__)
+
+
+@cache
+def _words(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", name).upper()
+
+
 def carry_out(statement: Statement, text: str, context: Context) -> Result:
     """Check the user's privileges, execute a statement, and return its result.
+
+    Its objects are added to the context's record, which the caller writes to the audit log.
 
     :param text: what error positions refer to; empty for a generated statement.
     :raises ServerError: any error of the statement.
@@ -90,6 +126,8 @@ def carry_out(statement: Statement, text: str, context: Context) -> Result:
     spec = SPECS[type(statement)]
     features = allowed_features(context.session.user, context.services)
     context = replace(context, features=features)
+    if features is None and distinguishes_users(context.services.config):
+        context.record.reason = ADMINISTRATOR
     log.info("Operation %s: %s", context.operation_id, type(statement).__name__)
     try:
         with admitting(context):

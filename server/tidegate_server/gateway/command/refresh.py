@@ -16,6 +16,7 @@ from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.types import Column, Schema, text_schema
 from tidegate_server.core.model.versions import PartitionSpec, is_streaming
+from tidegate_server.core.model.wording import number_of
 from tidegate_server.core.refresh.request import (
     Recompute,
     RefreshPlan,
@@ -115,7 +116,7 @@ def explain_refresh(statement: AlterRefresh, context: Context) -> Result:
         before = [changed[i] for i in needs(step.table, wave) if i in changed]
         if before:
             partitions = step.request.recompute.partitions
-            what = f"{len(partitions)} partition(s)" if partitions else ""
+            what = number_of(len(partitions), "partition") if partitions else ""
             text = f"{what or 'the table'}, decided when {', '.join(before)} is refreshed"
             rows.append(
                 PlanRow(
@@ -155,7 +156,7 @@ def _plan(step: Step, context: Context) -> RefreshPlan:
         epoch=0,
         asked_at=context.services.clock.now(),
     )
-    order = admit_order(order, context.services)
+    order = admit_order(order, context.services, record=context.record)
     answer = context.services.engine.call(ExplainRefresh(order=order, task=step.request.recompute))
     return answer.plan
 

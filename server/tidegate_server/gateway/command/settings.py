@@ -10,8 +10,8 @@ from tidegate_server.core.model.result import Result, RowsResult, nothing
 from tidegate_server.core.model.types import text_schema
 from tidegate_server.core.model.zones import LOCAL_ZONE, SESSION_ZONE, UNSET
 from tidegate_server.core.sql.statements import ResetOption, SetOption, ShowOption, ShowOptions
-from tidegate_server.gateway.authorization.admission import may_see
 from tidegate_server.gateway.authorization.redaction import redact
+from tidegate_server.gateway.authorization.setting_checks import may_see
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition.notices import warn
 from tidegate_server.gateway.link.client import Engine

@@ -13,7 +13,7 @@ from tidegate_server.core.sql import privilege_statements as ps
 from tidegate_server.core.sql import statements as st
 from tidegate_server.core.sql.statements import ListingKind
 from tidegate_server.gateway import spark_session
-from tidegate_server.gateway.authorization import checks, visibility
+from tidegate_server.gateway.authorization import checks
 from tidegate_server.gateway.authorization.admission import (
     AdmittedStatement,
     admit_inlined,
@@ -22,7 +22,7 @@ from tidegate_server.gateway.authorization.admission import (
     judge,
 )
 from tidegate_server.gateway.authorization.checks import Check, needs, needs_downstream, nothing
-from tidegate_server.gateway.authorization.listings import narrow_listing
+from tidegate_server.gateway.authorization.listings import narrow_listing, without_storages
 from tidegate_server.gateway.authorization.object_changes import following_changes
 from tidegate_server.gateway.authorization.rights import Action
 from tidegate_server.gateway.command import (
@@ -45,6 +45,7 @@ from tidegate_server.gateway.command import (
 from tidegate_server.gateway.command.privileges import grant, owner, roles
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
+from tidegate_server.gateway.options import MAX_STALENESS_KEY, READ_CONSISTENCY_KEY
 from tidegate_server.gateway.reading import snapshot, staleness
 
 Run = Callable[[Any, str, Context], Result]
@@ -103,17 +104,27 @@ def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Resul
         admission = admit_inlined(admitted.admission, inlined, context)
     with following_changes(statement.facts, context):
         result: Result = spark_session.execute(
-            admitted.statement, context, inlined, pinned, admission
+            admitted.statement, context, inlined, pinned, admission, _plan_to_run(admitted, context)
         )
-    catalog, lists = context.services.catalog, statement.facts.lists
+    catalog, lists = context.services.catalog, admitted.lists
     if lists is ListingKind.TABLE_EXTENDED:
         result = show.with_owners(result, catalog)
     if lists in (ListingKind.TABLES, ListingKind.TABLE_EXTENDED):
-        result = visibility.without_storages(result, catalog)
+        result = without_storages(result, catalog)
     if statement.facts.is_set:
         result = settings.visible_settings(result, context)
-    result = admitted.shown(result)
     return result if lists is None else narrow_listing(result, lists, context)
+
+
+def _plan_to_run(admitted: AdmittedStatement, context: Context) -> str:
+    """Return the id of the plan that was surveyed; empty if the tables are to be read again.
+
+    An option may have refreshed them since.
+    """
+    options = (MAX_STALENESS_KEY, READ_CONSISTENCY_KEY)
+    if admitted.surveyed is None or any(context.setting(key) is not None for key in options):
+        return ""
+    return admitted.surveyed.plan_id
 
 
 def _choose_rows(

@@ -55,7 +55,7 @@ def verify(statement: VerifyMaterializedTable, context: Context) -> Result:
         epoch=0,
         asked_at=context.services.clock.now(),
     )
-    order = admit_order(order, context.services)
+    order = admit_order(order, context.services, record=context.record)
     context.log(f"Verifying {table.name}")
     answer = context.services.engine.call(VerifyTable(order=order, version=statement.version))
     if answer.left_out is not None:

@@ -176,7 +176,7 @@ def views(table: MaterializedTable) -> tuple[PutView, ...]:
         columns=view_columns(definition),
         comment=definition.comment,
         settings=definition.settings,
-        holding=definition.holding,
+        quarantining=definition.quarantining,
     )
     return (own,) if table.quarantine is None else (_quarantine(table, table.quarantine), own)
 
@@ -188,16 +188,16 @@ def drop_view(view: PutView) -> DropView:
 
 def storage_table(name: TableName, definition: Definition) -> TableName | None:
     """Return the storage name if the table itself has to be a view."""
-    return storage_name(name) if definition.derived or definition.holding else None
+    return storage_name(name) if definition.derived or definition.quarantining else None
 
 
 def _quarantine(table: MaterializedTable, name: TableName) -> PutView:
     definition = table.definition
     stored = tuple(ViewColumn(name=c.name, comment=c.comment) for c in definition.schema)
     broken = ", ".join(
-        f"CASE WHEN {e.broken} THEN {quote_literal(e.name)} END" for e in definition.holding
+        f"CASE WHEN {e.broken} THEN {quote_literal(e.name)} END" for e in definition.quarantining
     )
-    listed = ", ".join(f"{e.name} EXPECT ({e.condition})" for e in definition.holding)
+    listed = ", ".join(f"{e.name} EXPECT ({e.condition})" for e in definition.quarantining)
     violated = ViewColumn(
         name=VIOLATED_COLUMN,
         expression=f"array_compact(array({broken}))",
@@ -210,7 +210,7 @@ def _quarantine(table: MaterializedTable, name: TableName) -> PutView:
         columns=(*stored, violated),
         comment=f"Rows that {table.name} holds out: {listed}"[:_COMMENT],
         settings=definition.settings,
-        holding=definition.holding,
+        quarantining=definition.quarantining,
         quarantine_of=table.name,
     )
 
@@ -335,7 +335,7 @@ def refuse_view(table: MaterializedTable, statement: str) -> None:
             what=f"{statement} of {table.name}, whose columns {names} are not stored,",
             hint=f"Drop them first: ALTER MATERIALIZED TABLE {table.name} DROP ({names}).",
         )
-    if definition.holding:
+    if definition.quarantining:
         raise error(
             Code.NOT_SUPPORTED,
             what=f"{statement} of {table.name}, which holds rows out,",

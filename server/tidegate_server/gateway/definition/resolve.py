@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.requests import ListTables
+from tidegate_server.core.messages.requests import InspectTable, ListTables
 from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName, qualify
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.sql.statements import Name
@@ -80,6 +80,11 @@ def missing(name: TableName, context: Context, *, wait: float | None) -> ServerE
     if kind is None:
         return error(Code.MT_NOT_FOUND, table=name, name=name.table)
     hint = f"Use the statements for {kind.split()[-1].upper()}."
+    if is_stray(name, context, wait=wait):
+        hint = (
+            "It has the properties of a materialized table that this server does not know. An "
+            f"administrator can remove them: ALTER MATERIALIZED TABLE {name} CONVERT TO TABLE."
+        )
     return error(
         Code.MT_WRONG_KIND,
         table=name,
@@ -87,6 +92,21 @@ def missing(name: TableName, context: Context, *, wait: float | None) -> ServerE
         expected="a materialized table",
         hint=hint,
         name=name.table,
+    )
+
+
+def is_stray(name: TableName, context: Context, *, wait: float | None) -> bool:
+    """Return whether a table or view only has the mark of a materialized table.
+
+    With ``wait=0`` and no running engine the result is False.
+    """
+    engine = context.services.engine
+    if wait == 0 and not engine.ready:
+        return False
+    found = engine.call(InspectTable(name=name), wait=wait)
+    locations = (found.location,) if found.location else ()
+    return found.materialized_id is not None and not context.services.catalog.tables_at(
+        (name,), locations
     )
 
 

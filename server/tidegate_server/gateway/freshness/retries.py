@@ -19,7 +19,9 @@ _FIRST_PAUSE = timedelta(seconds=5)
 _LONGEST_PAUSE = timedelta(minutes=5)
 _TRANSIENT_CLASSES = frozenset({"08", "40", "53"})
 """SQLSTATE classes: connection, transaction rollback, insufficient resources."""
-_NO_FAILURES = frozenset({Code.ENGINE_UNAVAILABLE.name, Code.MT_VERSION_HELD.name})
+_NO_FAILURES = frozenset(
+    code.name for code in (Code.AUDIT_UNAVAILABLE, Code.ENGINE_UNAVAILABLE, Code.MT_VERSION_HELD)
+)
 _TRANSIENT_PREFIX = "DELTA_CONCURRENT_"
 
 
@@ -49,7 +51,7 @@ def interrupted(run: RefreshRun) -> bool:
 def counts_as_failure(run: RefreshRun) -> bool:
     """Say whether a run counts as a failure of the table.
 
-    A missing engine does not, nor does a held version.
+    A missing engine or audit log does not, nor does a held version.
     """
     return run.state is RunState.FAILED and run.error_class not in _NO_FAILURES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,12 +16,13 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from tidegate_server.core.model.clock import Clock
-from tidegate_server.core.model.names import quote_identifier
+from tidegate_server.core.model.names import AUDIT_LOG, quote_identifier
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.table import Definition, MaterializedTable, RefreshMode
 from tidegate_server.core.refresh.maintenance import MaintenanceRun, RowPart
 from tidegate_server.core.sql.redact import redact
 from tidegate_server.core.sql.render import render_distribution, render_start_mode, render_trigger
+from tidegate_server.gateway.audit import rows as audit_rows
 from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.definition import history
 from tidegate_server.gateway.information_schema.history import HistoryCopy
@@ -45,7 +46,7 @@ _PARTITION_RUNS = 2000
 """Number of runs of one table that are searched for its partitions."""
 _DEFINITION_TABLE = "materialized_table_definitions"
 _MAINTENANCE_TABLE = "materialized_table_upkeep"
-_ON_DEMAND = (_LAG_TABLE, _PARTITION_TABLE, _DEFINITION_TABLE, _MAINTENANCE_TABLE)
+_ON_DEMAND = (_LAG_TABLE, _PARTITION_TABLE, _DEFINITION_TABLE, _MAINTENANCE_TABLE, AUDIT_LOG)
 """Tables that are expensive to fill: published only for statements that name them."""
 _TIDY_EVERY = 50
 _OLD_FILES_KEPT = timedelta(hours=1)
@@ -189,6 +190,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     _DEFINITION_TABLE: _DEFINITIONS,
     _LAG_TABLE: _LAG,
     _MAINTENANCE_TABLE: _MAINTENANCE,
+    AUDIT_LOG: audit_rows.SCHEMA,
 }
 """The system tables and their columns."""
 
@@ -199,6 +201,8 @@ class _SystemTable:
 
     comment: str
     content: Callable[[], pa.Table]
+    is_private: bool = False
+    """Whether only administrators may read it."""
 
 
 class SystemTables:
@@ -210,13 +214,17 @@ class SystemTables:
         ledger: Ledger,
         clock: Clock,
         directory: Path,
+        private: Path,
         timezone: Callable[[MaterializedTable], str] = lambda table: "UTC",
         maintenance_runs: Callable[[int], Sequence[MaintenanceRun]] = lambda most: (),
+        audit_log: Callable[[], pa.Table] = audit_rows.SCHEMA.empty_table,
     ) -> None:
         """Take the sources of the content and the directory of the tables.
 
+        :param private: the directory of the tables that only administrators may read.
         :param timezone: returns the time zone of a table's partition dates.
         :param maintenance_runs: returns the newest maintenance runs, up to a number.
+        :param audit_log: returns the newest rows of the audit log.
         """
         self._timezone = timezone
         self._catalog = catalog
@@ -224,9 +232,9 @@ class SystemTables:
         self._maintenance_runs = maintenance_runs
         self._clock = clock
         self._directory = directory
-        self._lock = threading.Lock()
+        self._private = private
         self._published: dict[str, pa.Table] = {}
-        self._writes = 0
+        self._writes: Counter[str] = Counter()
         self._history = HistoryCopy(ledger, (*HISTORY, *_KEYS), _HISTORY_ROWS)
         self._tables: Mapping[str, _SystemTable] = {
             "materialized_tables": _SystemTable(
@@ -258,11 +266,17 @@ class SystemTables:
             _MAINTENANCE_TABLE: _SystemTable(
                 "How each materialized table was looked after", self._maintenance
             ),
+            AUDIT_LOG: _SystemTable(
+                "Who did what on which objects; for administrators", audit_log, is_private=True
+            ),
         }
+
+        self._locks = {name: threading.Lock() for name in self._tables}
+        """One for each table, so that none has to wait for one that takes long."""
 
     def locations(self) -> dict[str, str]:
         """Return the directory of each system table, by unqualified name."""
-        return {name: str((self._directory / name).resolve()) for name in self._tables}
+        return {name: str(self._path(name).resolve()) for name in self._tables}
 
     def comments(self) -> dict[str, str]:
         """Return the comment of each system table, by unqualified name."""
@@ -270,33 +284,41 @@ class SystemTables:
 
     def ensure(self) -> None:
         """Write an empty first version of each missing table."""
-        with self._lock:
-            for name in self._tables:
-                path = self._directory / name
-                if not DeltaTable.is_deltatable(str(path)):
-                    path.mkdir(parents=True, exist_ok=True)
-                    self._write(path, SCHEMAS[name].empty_table())
+        for name, lock in self._locks.items():
+            with lock:
+                if not DeltaTable.is_deltatable(str(self._path(name))):
+                    self._write(name, SCHEMAS[name].empty_table())
 
-    def publish(self, text: str = " ".join(_ON_DEMAND)) -> None:
+    def publish(self, text: str = " ".join(_ON_DEMAND), *, administers: bool = True) -> None:
         """Update the tables from store and catalog, for a statement that reads them.
 
         Expensive tables are only updated if ``text`` names them: the lag changes every moment, and
-        there may be many partitions.
+        there may be many partitions. Private ones are only updated for administrators.
         """
-        with self._lock:
-            for name, table in self._tables.items():
-                if name in _ON_DEMAND and name not in text.lower():
-                    continue
+        for name, table in self._tables.items():
+            if name in _ON_DEMAND and name not in text.lower():
+                continue
+            if table.is_private and not administers:
+                continue
+            with self._locks[name]:
                 content = table.content()
                 before = self._published.get(name)
                 if content is before or content.equals(before):
                     continue
-                path = self._directory / name
-                path.mkdir(parents=True, exist_ok=True)
-                self._write(path, content)
-                self._published[name] = content
+                self._write(name, content)
+                if not table.is_private:  # its content is large, and always new
+                    self._published[name] = content
 
-    def _write(self, path: Path, content: pa.Table) -> None:
+    def _path(self, name: str) -> Path:
+        folder = self._private if self._tables[name].is_private else self._directory
+        return folder / name
+
+    def _write(self, name: str, content: pa.Table) -> None:
+        path = self._path(name)
+        if self._tables[name].is_private:
+            # The server's umask may let a group read.
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
         write_deltalake(
             str(path),
             content,
@@ -304,23 +326,9 @@ class SystemTables:
             schema_mode="overwrite",
             configuration=_PROPERTIES,
         )
-        self._writes += 1
-        if self._writes % _TIDY_EVERY == 0:
-            self._tidy()
-
-    def _tidy(self) -> None:
-        """Delete files that only old versions need, so that the directories stay small."""
-        for location in self.locations().values():
-            if not DeltaTable.is_deltatable(location):
-                continue
-            table = DeltaTable(location)
-            hours = int(_OLD_FILES_KEPT.total_seconds() // 3600)
-            removed = table.vacuum(
-                retention_hours=hours, dry_run=False, enforce_retention_duration=False
-            )
-            table.create_checkpoint()
-            table.cleanup_metadata()
-            logger.debug("removed %s old files of %s", len(removed), location)
+        self._writes[name] += 1
+        if self._writes[name] % _TIDY_EVERY == 0:
+            _tidy(path)
 
     def _definitions(self) -> pa.Table:
         rows = [_definition_row(table) for table in self._catalog.tables()]
@@ -385,6 +393,16 @@ class SystemTables:
         rows = [{name: read(report) for name, _, _, read in LAG} for report in reports]
         keyed = [row | _table_columns(table) for row, table in zip(rows, tables, strict=True)]
         return pa.Table.from_pylist(keyed, schema=_LAG)
+
+
+def _tidy(path: Path) -> None:
+    """Delete files that only old versions of a table need, so that its directory stays small."""
+    table = DeltaTable(str(path))
+    hours = int(_OLD_FILES_KEPT.total_seconds() // 3600)
+    removed = table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False)
+    table.create_checkpoint()
+    table.cleanup_metadata()
+    logger.debug("removed %s old files of %s", len(removed), path)
 
 
 def _definition_row(table: MaterializedTable) -> dict[str, Any]:

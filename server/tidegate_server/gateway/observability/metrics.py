@@ -59,6 +59,9 @@ class Metrics:
         self._denials = self._counter(
             "tidegate_access_denials", "Statements denied for insufficient privileges."
         )
+        self._audit_failures = self._counter(
+            "tidegate_audit_failures", "Events that could not be written to the audit log."
+        )
         self._maintenances = self._counter(
             "tidegate_upkeeps", "Maintenance runs of tables.", "outcome"
         )
@@ -111,6 +114,10 @@ class Metrics:
     def access_denied(self) -> None:
         """Count a statement denied for insufficient privileges."""
         self._denials.inc()
+
+    def audit_failed(self) -> None:
+        """Count an event that could not be written to the audit log."""
+        self._audit_failures.inc()
 
     def add(self, collector: Collector) -> None:
         """Add a collector whose values are determined at each scrape."""

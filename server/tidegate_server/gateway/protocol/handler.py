@@ -126,6 +126,7 @@ class Handler:
                 version + 1,
                 real_user=real,
                 groups=caller.identity.groups,
+                address=caller.peer.address,
             )
         )
         caller.has_session = True
@@ -334,7 +335,7 @@ class Handler:
             raise login_error("Tokens are only issued over an encrypted connection", hint)
         owner = request.owner or session.user
         if owner != session.user:
-            owner = self._access.proxies.effective_user(who, owner, caller.peer)
+            owner = self._access.effective_user(who, owner, caller.peer)
         token = await self._run_in_pool(lambda: tokens.issue(who, owner, request.renewer))
         return ttypes.TGetDelegationTokenResp(status=status.success(), delegationToken=token)
 
@@ -368,7 +369,7 @@ class Handler:
         if who.user and not is_usable_name(who.user):
             raise error(Code.INVALID_REQUEST, reason=f"{who.user[:64]!r} is not a valid user name")
         other = normalise(request.configuration).proxy_user or caller.act_as
-        return who.user, self._access.proxies.effective_user(who, other, caller.peer)
+        return who.user, self._access.effective_user(who, other, caller.peer)
 
     def _tokens(self) -> DelegationTokens:
         if self._access.tokens is None:

@@ -129,7 +129,7 @@ class HttpTransport:
         """Return the caller, and the headers that authenticate the server to it."""
         identity, proof = await self._identity(request, peer)
         other = _do_as_user(request.target)
-        self._access.proxies.effective_user(identity, other, peer)
+        self._access.effective_user(identity, other, peer)
         # A login precedes the body, so large requests are allowed; without authentication too.
         caller = Caller(self._connection_id, peer, identity, act_as=other, has_session=True)
         return caller, proof

@@ -11,11 +11,11 @@ from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.refresh.waves import ancestors
-from tidegate_server.gateway.authorization import admission
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.freshness.agreement import DisagreementError, Member, newest_agreement
 from tidegate_server.gateway.options import READ_CONSISTENCY_KEY, SNAPSHOT, check_option
 from tidegate_server.gateway.reading import staleness
+from tidegate_server.gateway.reading.materialized import materialized
 
 _COMMITS = 200
 
@@ -43,8 +43,7 @@ def choose_snapshot(
         hint = f"Run the statements in it one by one, or RESET {READ_CONSISTENCY_KEY}."
         raise _unsupported_error("a statement that cannot be judged before it runs", hint)
     readings = [reading for reading in found.readings if not reading.travelled]
-    everything = context.services.catalog.tables()
-    read = [t for t in everything if any(admission.reads_table(each, t) for each in readings)]
+    read = list(materialized(readings, context.services.catalog))
     above = _above(read, context)
     beside = _beside(readings, [*read, *above])
     if sum(_is_concerned(each, read, beside) for each in readings) < 2 or not read:
@@ -70,7 +69,7 @@ def _beside(
 ) -> Mapping[TableName, str]:
     """Return the ids, by name, of the tables' sources that the statement also reads itself."""
     names = {reading.name.folded() for reading in readings if reading.name is not None}
-    names -= {name.folded() for table in tables for name in admission.names_of(table)}
+    names -= {name.folded() for table in tables for name in table.names}
     return {
         source.name.folded(): source.table_id
         for table in tables
@@ -84,7 +83,7 @@ def _is_concerned(
 ) -> bool:
     if reading.name is not None and reading.name.folded() in beside:
         return True
-    return any(admission.reads_table(reading, table) for table in read)
+    return any(table.is_at(reading.name, reading.location) for table in read)
 
 
 def _choose_versions(

@@ -20,11 +20,12 @@ from tidegate_server.core.model.table import Definition, MaterializedTable
 from tidegate_server.core.model.versions import Source, SourceKind, is_streaming
 from tidegate_server.core.refresh.request import RefreshRequest
 from tidegate_server.core.refresh.waves import ancestors
-from tidegate_server.gateway.authorization import admission
+from tidegate_server.gateway.authorization.requirements import require_for
 from tidegate_server.gateway.authorization.rights import Action
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.freshness.staleness import Bound, Known, OnStale, as_of, is_whole
 from tidegate_server.gateway.options import MAX_STALENESS_KEY, read_bound, spark_settings
+from tidegate_server.gateway.reading.materialized import materialized
 from tidegate_server.gateway.runs.failures import raise_failures
 from tidegate_server.gateway.runs.orders import step_id
 from tidegate_server.gateway.runs.waves import Step
@@ -104,11 +105,7 @@ def _read_by(surveyed: Surveyed, bound: Bound, context: Context) -> list[Materia
         what = f"A statement that cannot be judged before it runs, with {MAX_STALENESS_KEY},"
         hint = f"Run the statements in it one by one, or RESET {MAX_STALENESS_KEY}."
         raise error(Code.NOT_SUPPORTED, what=what, hint=hint)
-    return [
-        table
-        for table in context.services.catalog.tables()
-        if any(admission.reads_table(reading, table) for reading in surveyed.readings)
-    ]
+    return list(materialized(surveyed.readings, context.services.catalog))
 
 
 # ---- how old ---------------------------------------------------------------------------------
@@ -274,14 +271,14 @@ def _as_query(table: MaterializedTable, *, mentioned: bool) -> InlinedTable:
 
 def _refresh(tables: Iterable[MaterializedTable], bound: Bound, context: Context) -> None:
     """Refresh tables, and the stale ones upstream of them, sources first."""
-    services, user = context.services, context.session.user
+    services = context.services
     _, old = _old_above(tables, bound, context)
     wave: dict[str, MaterializedTable] = {}
     for table in tables:
         wave |= {t.id: t for t in _above(table, context) if t.id in old}
         wave[table.id] = table
     for table in wave.values():
-        admission.require(Action.REFRESH, table, user, services)
+        require_for(Action.REFRESH, table, context)
     steps = [
         _step(table, number, context)
         for number, table in enumerate(wave.values(), start=1)

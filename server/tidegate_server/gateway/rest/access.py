@@ -65,8 +65,10 @@ def refusal(config: Config, path: str, headers: Headers) -> ServerError | None:
 class Guard:
     """The outermost layer of the application: passes a call on or rejects it."""
 
-    def __init__(self, app: ASGIApp, config: Config, on_rejected: Callable[[], None]) -> None:
-        """``on_rejected`` is called for every rejected call."""
+    def __init__(
+        self, app: ASGIApp, config: Config, on_rejected: Callable[[str, ServerError], None]
+    ) -> None:
+        """``on_rejected`` is called with the client's address and the reason of each rejection."""
         self._app = app
         self._config = config
         self._on_rejected = on_rejected
@@ -76,9 +78,14 @@ class Guard:
         if scope["type"] == "http":
             problem = refusal(self._config, scope["path"], Headers(scope=scope))
             if problem is not None:
-                self._on_rejected()
+                self._on_rejected(client_address(scope.get("client")), problem)
                 answer = problem_response(problem)
         await answer(scope, receive, send)
+
+
+def client_address(client: tuple[str, int] | None) -> str:
+    """Return the address of a client as ASGI names it; empty if it is unknown."""
+    return "" if client is None else client[0]
 
 
 def _login_error(reason: str, hint: str = "") -> ServerError:

@@ -16,8 +16,10 @@ from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.sql.statements import AlterResume, AlterSuspend
-from tidegate_server.gateway.authorization.admission import check_settings, require
-from tidegate_server.gateway.authorization.rights import Action
+from tidegate_server.gateway.audit.record import Record
+from tidegate_server.gateway.authorization.requirements import require
+from tidegate_server.gateway.authorization.rights import Action, secured_table
+from tidegate_server.gateway.authorization.setting_checks import check_settings
 from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.command.dispatch import carry_out
 from tidegate_server.gateway.context import Context, Services, SessionState
@@ -91,7 +93,7 @@ class Api:
         body = _decode_body(request, RefreshCommandBody)
         check_settings(body.execution_config, self._services, self._user)
         wanted = refresh_request(body, table, self._services, self._user)
-        refresh_id = self._refreshes.start(wanted)
+        refresh_id = request.state.record.operation_id = self._refreshes.start(wanted)
         answer = _json(StartedBody(refresh_id=refresh_id), status=202)
         answer.headers["Location"] = f"/v1/refreshes/{refresh_id}"
         return answer
@@ -137,6 +139,7 @@ class Api:
             table = catalog.find(name.folded())
         if table is None:
             raise error(Code.MT_NOT_FOUND, table=written)
+        _record(request, action, table)
         require(action, table, self._user, self._services)
         return table
 
@@ -153,6 +156,7 @@ class Api:
         table = services.catalog.by_id(run.table_id)
         rights = rights_of(self._user, services)
         if table is not None:
+            _record(request, action, table)
             require(action, table, self._user, services)
         elif rights is not None and not rights.administrator:
             raise error(Code.REFRESH_NOT_FOUND, refresh=refresh_id)
@@ -160,14 +164,15 @@ class Api:
 
     def _alter(self, request: Request, kind: type[AlterSuspend] | type[AlterResume]) -> Response:
         table = self._table(request, Action.ALTER)
-        operation_id = self._services.new_id()
+        record = request.state.record
+        operation_id = record.operation_id = self._services.new_id()
         with log_context(user=self._user, session_id=SESSION, operation_id=operation_id):
             name = (table.name.catalog, table.name.schema, table.name.table)
-            carry_out(kind(name=name), "", self._context(operation_id)).close()
+            carry_out(kind(name=name), "", self._context(operation_id, record)).close()
         changed = self._services.catalog.by_id(table.id) or table
         return _json(table_body(changed))
 
-    def _context(self, operation_id: str) -> Context:
+    def _context(self, operation_id: str, record: Record) -> Context:
         state = SessionState(
             session_id=SESSION, user=self._user, catalog=DEFAULT_CATALOG, schema=DEFAULT_SCHEMA
         )
@@ -177,7 +182,13 @@ class Api:
             operation_id=operation_id,
             log=lambda line: None,
             progress=lambda progress: None,
+            record=record,
         )
+
+
+def _record(request: Request, action: Action, table: MaterializedTable) -> None:
+    on = secured_table(table)
+    request.state.record.add(action.name, on.kind.value, on.full_name)
 
 
 def health_live(_: Request) -> Response:

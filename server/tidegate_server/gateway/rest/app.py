@@ -14,9 +14,11 @@ from starlette.types import ASGIApp
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.log_context import log_context
+from tidegate_server.gateway.audit.log import AuditLog
+from tidegate_server.gateway.audit.record import Event, Record
 from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.observability.metrics import CONTENT_TYPE, Metrics
-from tidegate_server.gateway.rest.access import Guard
+from tidegate_server.gateway.rest.access import Guard, client_address
 from tidegate_server.gateway.rest.api import LONGEST_BODY, SESSION, Api, health_live, health_ready
 from tidegate_server.gateway.rest.openapi import document
 from tidegate_server.gateway.rest.problems import (
@@ -34,20 +36,28 @@ def build(services: Services, refreshes: Refreshes, health: Callable[[], Health]
     """Return the application; ``health`` returns what keeps the gateway from being ready."""
     api = Api(services, refreshes)
     user = services.config.server.http_user
+
+    def recorded(call: Call) -> Call:
+        return _recorded(call, user, services.audit)
+
+    def rejected(address: str, problem: ServerError) -> None:
+        services.metrics.authentication_failed("http")
+        services.audit.write(Record(event=Event.LOGIN, address=address, failure=problem))
+
     table, refresh = "/v1/materialized-tables/{table}", "/v1/refreshes/{refresh}"
     routes = (
         ("GET", "/health/live", health_live),
         ("GET", "/health/ready", health_ready(health)),
         ("GET", "/metrics", _metrics(services.metrics)),
         ("GET", "/v1/openapi.json", lambda _: JSONResponse(document())),
-        ("GET", "/v1/materialized-tables", api.list_tables),
-        ("GET", table, api.show_table),
-        ("POST", f"{table}/refresh", api.refresh),
-        ("GET", f"{table}/refreshes", api.list_refreshes),
-        ("POST", f"{table}/suspend", api.suspend),
-        ("POST", f"{table}/resume", api.resume),
-        ("GET", refresh, api.show_refresh),
-        ("POST", f"{refresh}/cancel", api.cancel),
+        ("GET", "/v1/materialized-tables", recorded(api.list_tables)),
+        ("GET", table, recorded(api.show_table)),
+        ("POST", f"{table}/refresh", recorded(api.refresh)),
+        ("GET", f"{table}/refreshes", recorded(api.list_refreshes)),
+        ("POST", f"{table}/suspend", recorded(api.suspend)),
+        ("POST", f"{table}/resume", recorded(api.resume)),
+        ("GET", refresh, recorded(api.show_refresh)),
+        ("POST", f"{refresh}/cancel", recorded(api.cancel)),
     )
     application = Starlette(
         routes=[
@@ -59,10 +69,25 @@ def build(services: Services, refreshes: Refreshes, health: Callable[[], Health]
             Exception: answer_failure,
         },
     )
-    config = services.config
-    return Guard(
-        application, config, on_rejected=lambda: services.metrics.authentication_failed("http")
-    )
+    return Guard(application, services.config, on_rejected=rejected)
+
+
+def _recorded(call: Call, user: str, audit: AuditLog) -> Call:
+    """Return a call that is written to the audit log, with what it adds to the request's record."""
+
+    def record_and_call(request: Request) -> Response:
+        record = Record(
+            event=Event.REST,
+            user=user,
+            real_user=user,
+            address=client_address(request.client),
+            text=f"{request.method} {request.url.path}",
+        )
+        request.state.record = record
+        with audit.recording(record):
+            return call(request)
+
+    return record_and_call
 
 
 def _on_thread(call: Call, user: str) -> Callable[[Request], Awaitable[Response]]:

@@ -13,11 +13,14 @@ from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.messages.answers import LastCommitted
 from tidegate_server.core.messages.requests import Cancel, LastCommit
 from tidegate_server.core.model.clock import Clock
+from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.table import RollingBack
 from tidegate_server.core.refresh.request import RefreshOrder, RefreshRequest
+from tidegate_server.gateway.audit.log import AuditLog
+from tidegate_server.gateway.audit.record import Event, Record
 from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.runs.orders import (
@@ -83,11 +86,13 @@ class Refresher:
         server_id: str,
         lease_seconds: float,
         patience: timedelta = timedelta(hours=1),
-        admit: Callable[[RunRequest], RunRequest] = lambda request: request,
+        admit: Callable[[RunRequest, Record], RunRequest] = lambda request, record: request,
+        audit: AuditLog | None = None,
     ) -> None:
         """``patience`` limits how long a request waits for a running refresh.
 
-        ``admit`` adds what a run may access; raises if its executor may not read its sources.
+        ``admit`` adds what a run may access, to the request and to what ``audit`` records; raises
+        if its executor may not read its sources.
         """
         self._catalog = catalog
         self._ledger = ledger
@@ -98,6 +103,7 @@ class Refresher:
         self._lease_seconds = lease_seconds
         self._patience = patience
         self._admit = admit
+        self._audit = audit or AuditLog()
         self._changed = threading.Condition()
         self._active: dict[str, _ActiveRun] = {}
         self._stopping = False
@@ -315,9 +321,10 @@ class Refresher:
         )
         self._ledger.record(active.run)
         log.info("refresh %s of %s begins, epoch %s", order.refresh_id, order.name, order.epoch)
+        record = _record(active.run, request)
         try:
-            with active.keeper:
-                answer = self._engine.call(self._admit(request))
+            with active.keeper, self._audit.recording(record):
+                answer = self._engine.call(self._admit(request, record))
                 pause_at(Point.BEFORE_STORE)
         except ServerError as failure:
             return self._after_failure(active, order, failure)
@@ -437,6 +444,18 @@ class Refresher:
 
 def _asked_by(refresh_id: str, operation_id: str) -> bool:
     return refresh_id == operation_id or refresh_id.startswith(f"{operation_id}.")
+
+
+def _record(run: RefreshRun, request: RunRequest) -> Record:
+    record = Record(
+        event=Event.REFRESH,
+        user=request.order.executor,
+        real_user=run.requested_by,
+        operation_id=run.refresh_id,
+        statement_kind=run.trigger.value,
+    )
+    record.add("REFRESH", SecuredKind.MATERIALIZED_TABLE.value, run.table)
+    return record
 
 
 def _previous(holder: str | None) -> tuple[Reason, str]:

@@ -11,7 +11,8 @@ from datetime import datetime
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
-from tidegate_server.gateway.authorization.admission import check_settings
+from tidegate_server.gateway.audit.record import Event, Record
+from tidegate_server.gateway.authorization.setting_checks import check_settings
 from tidegate_server.gateway.command.settings import own_notices, spark_notices
 from tidegate_server.gateway.context import Services, SessionState
 from tidegate_server.gateway.options import sparks_names
@@ -90,22 +91,52 @@ class SessionManager:
         *,
         real_user: str | None = None,
         groups: tuple[str, ...] | None = None,
+        address: str = "",
     ) -> Session:
         """Open a session; an empty user is ``anonymous``. Blocks, since it may call the engine.
 
         ``real_user`` is the user who logged in, if that is another one; ``groups`` are the groups
-        of that user, None if the login did not report them.
+        of that user, None if the login did not report them. ``address`` is the client's.
 
         :raises ServerError: TOO_MANY, SCHEMA_NOT_FOUND, INVALID_REQUEST if the connection ended
-            meanwhile, or the error of SET for a setting that it rejects.
+            meanwhile, AUDIT_UNAVAILABLE, or the error of SET for a setting that it rejects.
         """
+        state = SessionState(
+            session_id=self._services.new_id(),
+            user=user or ANONYMOUS,
+            real_user=real_user or user or ANONYMOUS,
+            address=address,
+            catalog=DEFAULT_CATALOG,
+            schema=DEFAULT_SCHEMA,
+        )
+        record = Record(
+            event=Event.LOGIN,
+            user=state.user,
+            real_user=state.real_user,
+            address=address,
+        )
+        with self._services.audit.recording(record):
+            session = self._open(state, configuration, connection_id, protocol, groups)
+            record.session_id = session.id
+        return session
+
+    def _open(
+        self,
+        state: SessionState,
+        configuration: Mapping[str, str] | None,
+        connection_id: int,
+        protocol: int,
+        groups: tuple[str, ...] | None,
+    ) -> Session:
         if groups is not None:
-            self._services.privileges.set_groups(real_user or user, groups)
-        options = self._check_options(normalise(configuration), user)
+            self._services.privileges.set_groups(state.real_user, groups)
+        options = self._check_options(normalise(configuration), state.user)
         for warning in options.warnings:
-            logger.warning("OpenSession of user %s: %s", user, warning)
+            logger.warning("OpenSession of user %s: %s", state.user, warning)
         self._require_schema(options.schema)
-        session = self._create_session(user, options, connection_id, protocol, real_user)
+        state.schema = options.schema or DEFAULT_SCHEMA
+        state.settings = dict(options.settings)
+        session = self._create_session(state, options, connection_id, protocol)
         with self._lock:
             self._require_free_slot(session.real_user)
             owned = self._by_connection.get(connection_id)
@@ -181,23 +212,13 @@ class SessionManager:
 
     def _create_session(
         self,
-        user: str,
+        state: SessionState,
         options: SessionOptions,
         connection_id: int,
         protocol: int,
-        real_user: str | None,
     ) -> Session:
-        session_id = self._services.new_id()
-        state = SessionState(
-            session_id=session_id,
-            user=user or ANONYMOUS,
-            real_user=real_user or user or ANONYMOUS,
-            catalog=DEFAULT_CATALOG,
-            schema=options.schema or DEFAULT_SCHEMA,
-            settings=dict(options.settings),
-        )
         return Session(
-            handle=issue(session_id),
+            handle=issue(state.session_id),
             state=state,
             options=options,
             protocol=protocol,

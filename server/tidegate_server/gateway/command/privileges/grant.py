@@ -31,8 +31,12 @@ from tidegate_server.core.sql.privilege_statements import (
     ShowGrants,
 )
 from tidegate_server.gateway.authorization import grants
-from tidegate_server.gateway.authorization.admission import access_error, require_on
 from tidegate_server.gateway.authorization.objects import find_object, list_objects
+from tidegate_server.gateway.authorization.requirements import (
+    access_error,
+    record_act,
+    require_on,
+)
 from tidegate_server.gateway.authorization.rights import (
     Action,
     Rights,
@@ -68,6 +72,7 @@ def grant(statement: GrantPrivileges, context: Context) -> Result:
     """
     rights = require_enabled("GRANT", context)
     on = find_object(statement.on, context)
+    record_act("GRANT", on, context)
     require_role(statement.grantee, context.services)
     for privilege, holder in _holders(statement.privileges, on, rights, context).items():
         context.services.privileges.grant(
@@ -95,6 +100,7 @@ def revoke(statement: RevokePrivileges, context: Context) -> Result:
     """
     rights, services = require_enabled("REVOKE", context), context.services
     on = find_object(statement.on, context)
+    record_act("REVOKE", on, context)
     holders = _holders(statement.privileges, on, rights, context)
     stored = services.privileges.all()
     revoked = [
@@ -272,6 +278,7 @@ def _concerns(membership: Membership, rights: Rights) -> bool:
 
 def _object_to_show(on: OnObject, rights: Rights | None, context: Context) -> SecuredObject:
     found = find_object(on, context)
+    record_act(Action.SEE.name, found, context)
     require_on(Action.SEE, found, context.session.user, rights)
     return found
 

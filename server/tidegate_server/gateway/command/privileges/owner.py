@@ -20,8 +20,8 @@ from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.sql.privilege_statements import (
     SetOwner,
 )
-from tidegate_server.gateway.authorization.admission import access_error
 from tidegate_server.gateway.authorization.objects import find_object
+from tidegate_server.gateway.authorization.requirements import access_error, record_act
 from tidegate_server.gateway.authorization.rights import Rights, SecuredObject
 from tidegate_server.gateway.command.privileges.grant import require_enabled, require_role
 from tidegate_server.gateway.command.redefine import alterable
@@ -44,6 +44,7 @@ def set_owner(statement: SetOwner, context: Context) -> Result:
     """
     rights, services = require_enabled("SET OWNER", context), context.services
     on = find_object(statement.on, context)
+    record_act("SET OWNER", on, context)
     owner = owner_text(statement.owner)
     if statement.owner.kind is GranteeKind.USER and (owner == UNOWNED or is_role_owner(owner)):
         raise error(Code.INVALID_REQUEST, reason=f"no user can have the name {owner}")

@@ -10,6 +10,7 @@ from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.privileges import (
     PUBLIC_ROLE,
     Grantee,
+    GranteeKind,
     Membership,
     Role,
     owner_text,
@@ -25,8 +26,8 @@ from tidegate_server.core.sql.privilege_statements import (
     ShowRoles,
 )
 from tidegate_server.gateway.authorization import grants
-from tidegate_server.gateway.authorization.admission import access_error
 from tidegate_server.gateway.authorization.objects import list_objects
+from tidegate_server.gateway.authorization.requirements import access_error
 from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.command.privileges.grant import (
     refuse_dependents,
@@ -53,7 +54,7 @@ def create_role(statement: CreateRole, context: Context) -> Result:
 
     :raises ServerError: ACCESS_DENIED unless the user is an administrator, ROLE_ALREADY_EXISTS.
     """
-    _require_administrator("CREATE ROLE", context)
+    _require_administrator("CREATE ROLE", statement.role, context)
     services, name = context.services, statement.role
     created = name != PUBLIC_ROLE and services.privileges.create_role(
         Role(name=name, created_by=context.session.user, created_at=services.clock.now())
@@ -71,7 +72,7 @@ def drop_role(statement: DropRole, context: Context) -> Result:
     :raises ServerError: ACCESS_DENIED, ROLE_NOT_FOUND, NOT_SUPPORTED for ``public``;
         ROLE_OWNS_OBJECTS; DEPENDENT_GRANTS without CASCADE.
     """
-    _require_administrator("DROP ROLE", context)
+    _require_administrator("DROP ROLE", statement.role, context)
     services, dropped = context.services, role(statement.role)
     if dropped.name == PUBLIC_ROLE:
         hint = "Revoke its privileges: REVOKE ... FROM PUBLIC."
@@ -94,7 +95,7 @@ def grant_role(statement: GrantRole, context: Context) -> Result:
     :raises ServerError: ACCESS_DENIED unless the user is an administrator, ROLE_NOT_FOUND,
         ROLE_CYCLE.
     """
-    _require_administrator("GRANT ROLE", context)
+    _require_administrator("GRANT ROLE", statement.role, context)
     services, name, member = context.services, statement.role, statement.member
     require_role(role(name), services)
     require_role(member, services)
@@ -116,7 +117,7 @@ def revoke_role(statement: RevokeRole, context: Context) -> Result:
 
     :raises ServerError: ACCESS_DENIED unless the user is an administrator, ROLE_NOT_FOUND.
     """
-    _require_administrator("REVOKE ROLE", context)
+    _require_administrator("REVOKE ROLE", statement.role, context)
     services, name, member = context.services, statement.role, statement.member
     require_role(role(name), services)
     if services.privileges.remove_member(name, member):
@@ -142,7 +143,9 @@ def show_roles(statement: ShowRoles, context: Context) -> Result:
     return RowsResult(_SCHEMA, rows, types=_TYPES)
 
 
-def _require_administrator(action: str, context: Context) -> None:
+def _require_administrator(action: str, on: str, context: Context) -> None:
+    """Require that the user may change a role."""
+    context.record.add(action, GranteeKind.ROLE.value, on)
     rights = require_enabled(action, context)
     if not rights.administrator:
         raise access_error(rights.user, "administration", action)

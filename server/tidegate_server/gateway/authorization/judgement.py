@@ -1,0 +1,165 @@
+"""Judges what plans access by the rights of the users they run for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from tidegate_server.core.model.access import Access, Act, ObjectKind
+from tidegate_server.core.model.names import AUDIT_LOG, SYSTEM_SCHEMA, TableName
+from tidegate_server.core.model.privileges import UNOWNED, SecuredKind
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.gateway.authorization.objects import owner_of_function
+from tidegate_server.gateway.authorization.requirements import (
+    access_error,
+    feature_error,
+    require_on,
+)
+from tidegate_server.gateway.authorization.rights import (
+    Action,
+    Rights,
+    secured,
+    secured_schema,
+    secured_table,
+)
+from tidegate_server.gateway.authorization.setting_checks import check_settings, check_visible
+from tidegate_server.gateway.authorization.users import is_administrator, rights_of_owner
+from tidegate_server.gateway.catalog.base import CatalogReader
+from tidegate_server.gateway.context import Services
+
+_ADMINISTRATORS = "authorization.administrators and the settings beside it name who can."
+
+
+def judge_accesses(
+    accesses: Collection[Access],
+    user: str,
+    rights: Rights | None,
+    services: Services,
+    *,
+    besides: MaterializedTable | None = None,
+    definers: bool = True,
+) -> None:
+    """Require the rights that plans need.
+
+    :param rights: the user's; None if authorization is disabled.
+    :param besides: a table that may be read in any case.
+    :param definers: whether what is read in a view or function needs privileges of its owner, and
+        not of the user.
+    :raises ServerError: ACCESS_DENIED.
+    """
+    features = services.config.authorization.allow
+    found = _Materialized(accesses, services.catalog)
+    owners = _owners_of_bodies(accesses, services) if definers else {}
+    for access in accesses:
+        _require_audit_log(access, user, services)
+        match access.kind:
+            case ObjectKind.FEATURE if access.catalog not in features:
+                raise feature_error(access.catalog, access.schema, user)
+            case ObjectKind.SETTING if access.name and access.act is Act.SET:
+                check_settings({access.name: ""}, services, user)
+            case ObjectKind.SETTING if access.name:
+                check_visible(access.name, services, user)
+            case ObjectKind.PATH:
+                feature = "paths" if access.act is Act.READ else "locations"
+                if feature not in features:
+                    raise feature_error(feature, access.name, user)
+        if rights is None or access.kind in (ObjectKind.FEATURE, ObjectKind.SETTING):
+            continue
+        who, judged = user, rights
+        if access.via in owners:
+            who = owners[access.via]
+            judged = rights_of_owner(who, services) or rights
+        tables = found.of(access)
+        for table in tables:
+            if table != besides:
+                action = Action.SEE if access.act is Act.DESCRIBE else Action.SELECT
+                require_on(action, secured_table(table), who, judged)
+        if not tables:
+            _require_access(access, who, judged, services)
+
+
+def _require_audit_log(access: Access, user: str, services: Services) -> None:
+    """Require that whoever does anything with the audit log, even in a view, administers."""
+    is_log = (access.schema, access.name) == (SYSTEM_SCHEMA, AUDIT_LOG)
+    if is_log and not is_administrator(user, services):
+        raise access_error(user, "administration", f"{SYSTEM_SCHEMA}.{AUDIT_LOG}", _ADMINISTRATORS)
+
+
+def _owners_of_bodies(accesses: Iterable[Access], services: Services) -> Mapping[str, str]:
+    """Return the owners of the views and functions that plans use, by name."""
+    functions = services.privileges.function_owners()
+    found = {}
+    for access in accesses:
+        name = TableName(access.catalog, access.schema, access.name)
+        if access.kind is ObjectKind.VIEW:
+            found[str(name)] = access.owner
+        elif access.kind is ObjectKind.FUNCTION:
+            found[str(name)] = functions.get(name, UNOWNED)
+    return found
+
+
+_ACTIONS: Mapping[Act, Action] = {
+    Act.SELECT: Action.SELECT,
+    Act.DESCRIBE: Action.SEE,
+    Act.MODIFY: Action.MODIFY,
+    Act.ALTER: Action.ALTER,
+    Act.OWN: Action.OWN,
+    Act.EXECUTE: Action.EXECUTE,
+}
+
+
+_SCHEMA_ACTIONS: Mapping[Act, Action] = {
+    Act.CREATE: Action.CREATE,
+    Act.USAGE: Action.USE,
+    Act.ALTER: Action.ALTER,
+    Act.OWN: Action.OWN,
+}
+
+
+_SECURED: Mapping[ObjectKind, SecuredKind] = {
+    ObjectKind.TABLE: SecuredKind.TABLE,
+    ObjectKind.VIEW: SecuredKind.VIEW,
+    ObjectKind.FUNCTION: SecuredKind.FUNCTION,
+}
+
+
+def _require_access(access: Access, user: str, rights: Rights, services: Services) -> None:
+    """Require the privilege for an access to an object that is not a materialized table."""
+    if access.kind is ObjectKind.SCHEMA:
+        free = access.name == SYSTEM_SCHEMA and access.act is Act.USAGE
+        if not free:
+            schema = secured_schema(access.catalog, access.name, access.owner)
+            require_on(_SCHEMA_ACTIONS[access.act], schema, user, rights)
+    elif access.kind in _SECURED and access.act is not Act.CREATE:  # CREATE is one on the schema
+        if access.schema == SYSTEM_SCHEMA and access.act in (Act.SELECT, Act.DESCRIBE):
+            return  # its rows are narrowed to the user's tables
+        name = TableName(access.catalog, access.schema, access.name)
+        owner = access.owner
+        if access.kind is ObjectKind.FUNCTION:
+            owner = owner_of_function(name, services)
+        on = secured(_SECURED[access.kind], name, owner)
+        require_on(_ACTIONS[access.act], on, user, rights)
+
+
+class _Materialized:
+    """The materialized tables among what plans access."""
+
+    def __init__(self, accesses: Iterable[Access], catalog: CatalogReader) -> None:
+        places = [place for place in map(_place, accesses) if place is not None]
+        names = {name for name, _ in places if name is not None}
+        self._tables = catalog.tables_at(names, {location for _, location in places if location})
+
+    def of(self, access: Access) -> tuple[MaterializedTable, ...]:
+        """Return those that one access reaches; a path can reach several."""
+        place = _place(access)
+        if place is None:
+            return ()
+        return tuple(table for table in self._tables if table.is_at(*place))
+
+
+def _place(access: Access) -> tuple[TableName | None, str] | None:
+    """Return the name and location of what may be a materialized table; None if it cannot be."""
+    if access.kind is ObjectKind.PATH:
+        return None, access.name
+    if access.kind in (ObjectKind.TABLE, ObjectKind.VIEW):
+        return TableName(access.catalog, access.schema, access.name), access.location
+    return None
