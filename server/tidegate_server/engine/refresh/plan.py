@@ -199,12 +199,11 @@ def plan_recompute(
         wanted=forward(task.vector or {}, read),
         fingerprinted=True,
     )
-    with (
-        explain_failures(order, session),
-        enforcing(session, order.admission, order.executor),
-    ):
-        text = tables.pin(order.expanded_query, DEFAULT_CATALOG, DEFAULT_SCHEMA)
-        frame = session.sql(text)
+    with explain_failures(order, session):
+        with enforcing(session, order.admission, order.executor):
+            text = tables.pin(order.expanded_query, DEFAULT_CATALOG, DEFAULT_SCHEMA)
+            frame = session.sql(text)
+        # Reads the stored table as well, by its path, which the query's admission does not allow.
         query = read_query(order, session, tables, text, frame)
         tree = analyzed_plan(frame)
     order = replace(order, sources=tables.ordered_sources(order.sources))
