@@ -69,6 +69,31 @@ def rest(server: Server, method: str, path: str) -> int:
     ).status_code
 
 
+def test_refreshes_with_a_users_privileges_are_incremental_and_can_be_verified(
+    guarded_server: Server,
+) -> None:
+    rows = run_as(
+        guarded_server,
+        "carl",
+        "CREATE SCHEMA carl",
+        "CREATE TABLE carl.source AS SELECT id % 3 AS k, id AS n FROM range(9)",
+        "CREATE MATERIALIZED TABLE carl.sums FRESHNESS = INTERVAL '1' DAY "
+        "REFRESH_MODE = INCREMENTAL AS SELECT k, sum(n) AS n FROM carl.source GROUP BY k",
+        "INSERT INTO carl.source VALUES (1, 100)",
+        "ALTER MATERIALIZED TABLE carl.sums REFRESH",
+    )
+    assert rows[0][1]["action"] == "INCREMENTAL"
+    [verified] = run_as(guarded_server, "carl", "VERIFY MATERIALIZED TABLE carl.sums")
+    assert True in verified
+    run_as(
+        guarded_server,
+        "carl",
+        "DROP MATERIALIZED TABLE carl.sums",
+        "DROP TABLE carl.source",
+        "DROP SCHEMA carl",
+    )
+
+
 def test_what_one_user_owns_another_sees_only_when_it_is_granted(guarded_server: Server) -> None:
     run_as(
         guarded_server,

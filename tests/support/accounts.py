@@ -19,7 +19,7 @@ import pytest
 
 from tidegate_server.gateway.link.java import find_java
 
-_PROGRAMS = ("useradd", "userdel", "groupadd", "groupdel", "setpriv")
+_PROGRAMS = ("useradd", "userdel", "usermod", "groupadd", "groupdel", "setpriv", "unshare")
 _ROOT = Path(__file__).parents[2]
 
 
@@ -64,25 +64,44 @@ def unix_accounts(*users: str) -> Iterator[Accounts]:
         run("groupdel", accounts.group)
 
 
-def launcher(folder: Path, account: str) -> Sequence[str]:
-    """Return words that start a command under ``{account}``.
+_UNDER = ("--regid={0}", "--reuid={0}", "--init-groups")
+PLAIN = ("setpriv", *(word.format("{account}") for word in _UNDER))
+"""Starts a command under an account; for a gateway of root."""
+UNPRIVILEGED = (*PLAIN, "--inh-caps=-all", "--ambient-caps=-all", "--no-new-privs")
+"""The same for a gateway with capabilities, which the command does not get."""
 
-    Where an account cannot reach Python or Java, since they are in root's home for example, the
-    command sees a file system in which it can.
 
-    :param account: one of the accounts.
+def launcher_of_root(folder: Path) -> Sequence[str]:
+    """Return words that start a command under ``{account}``; the folder gets what they need."""
+    return [*_reaching_python(folder), *PLAIN, "--"]
+
+
+def python_under(account: str, folder: Path) -> Path:
+    """Return a program that is Python under an account that may change to others."""
+    capabilities = "+setuid,+setgid"
+    words = [*_reaching_python(folder), "setpriv", *(word.format(account) for word in _UNDER)]
+    words += [f"--inh-caps={capabilities}", f"--ambient-caps={capabilities}", "--", sys.executable]
+    program = folder / "python"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+def _reaching_python(folder: Path) -> Sequence[str]:
+    """Return words before a command; with them every account can reach Python and Java.
+
+    Where these are in root's home, for example, the command gets a view of the file system of its
+    own.
     """
-    words = ["setpriv", "--reuid={account}", "--regid={account}", "--init-groups", "--"]
-    blocked = _blocked(
-        [Path(sys.executable).resolve(), Path(sys.prefix), _ROOT, find_java().home.resolve()]
-    )
+    needed = [Path(sys.executable).resolve(), Path(sys.prefix), _ROOT, find_java().home.resolve()]
+    blocked = _blocked(needed)
     if not blocked:
-        return words
+        return []
     if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
-        pytest.skip(f"{account} cannot enter {', '.join(map(str, blocked))}")
+        pytest.skip(f"other accounts cannot enter {', '.join(map(str, blocked))}")
     script = folder / "enter"
     script.write_text("\n".join(_opening(blocked, folder)) + '\nexec "$@"\n')
-    return ["unshare", "--mount", "sh", str(script), *words]
+    return ["unshare", "--mount", "sh", str(script)]
 
 
 def _blocked(paths: Sequence[Path]) -> dict[Path, set[str]]:
@@ -101,7 +120,7 @@ def _opening(blocked: dict[Path, set[str]], folder: Path) -> Iterator[str]:
     yield "set -e"
     for number, (directory, entries) in enumerate(blocked.items()):
         aside = folder / f"aside-{number}"
-        aside.mkdir()
+        aside.mkdir(exist_ok=True)
         yield f"mount --bind {shlex.quote(str(directory))} {shlex.quote(str(aside))}"
         yield f"mount -t tmpfs -o mode=0755 tmpfs {shlex.quote(str(directory))}"
         for entry in entries:

@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 _DEMO_SECONDS = 10.0
 _SIGNAL_SECONDS = 0.5
+_WRITING = threading.Lock()
+"""Held while the ready file is written."""
 
 
 def run(
@@ -56,15 +58,15 @@ def run(
             logger.warning("%s", warning)
             say(f"Warning: {warning}")
         stack.enter_context(_signals(stop, gateway, say))
-        gateway.on_engine_ready(lambda info: _engine_ready(gateway, info, say, ready_file))
-        gateway.on_user_engines(lambda: _write(ready_file, describe(gateway, gateway.engine_info)))
+        gateway.on_engine_ready(lambda info: _engine_ready(gateway, say, ready_file))
+        gateway.on_user_engines(lambda: _write_ready(gateway, ready_file))
         stack.enter_context(gateway)
         auth = gateway.config.server.auth
         say(f"Tidegate {__version__} listening on {gateway.address} (HiveServer2, auth {auth})")
         if gateway.http_port is not None:
             say(f"REST, metrics and health on port {gateway.http_port}")
         say("Starting the Spark engine ...")
-        _write(ready_file, describe(gateway, None))
+        _write_ready(gateway, ready_file)
         if demo:
             stack.enter_context(_demo(gateway))
         # A signal that another thread receives does not end a wait without limit.
@@ -112,21 +114,21 @@ def _program(name: str) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def _engine_ready(
-    gateway: Gateway, info: EngineInfo, say: Callable[[str], None], ready_file: Path | None
-) -> None:
+def _engine_ready(gateway: Gateway, say: Callable[[str], None], ready_file: Path | None) -> None:
     if gateway.engine_generation == 1:
         say(f"Connect with\n{connection_help(gateway.address)}")
-    _write(ready_file, describe(gateway, info))
+    _write_ready(gateway, ready_file)
 
 
-def _write(file: Path | None, content: Mapping[str, object]) -> None:
+def _write_ready(gateway: Gateway, file: Path | None) -> None:
+    """Describe the gateway in its ready file; called from the threads of all engines."""
     if file is None:
         return
-    # Written to another file and renamed, so that a waiting process never reads a partial one.
-    partial = file.with_name(f"{file.name}.partial")
-    partial.write_text(json.dumps(content))
-    partial.replace(file)
+    with _WRITING:
+        # Written to another file and renamed, so that a waiting process never reads a partial one.
+        partial = file.with_name(f"{file.name}.partial")
+        partial.write_text(json.dumps(describe(gateway, gateway.engine_info)))
+        partial.replace(file)
 
 
 @contextmanager

@@ -200,10 +200,10 @@ def plan_recompute(
         fingerprinted=True,
     )
     with explain_failures(order, session):
-        text = tables.pin(order.expanded_query, DEFAULT_CATALOG, DEFAULT_SCHEMA)
-        # What follows takes the analyzed plan apart, which needs no right.
         with enforcing(session, order.admission, order.executor):
+            text = tables.pin(order.expanded_query, DEFAULT_CATALOG, DEFAULT_SCHEMA)
             frame = session.sql(text)
+        # Reads the stored table as well, by its path, which the query's admission does not allow.
         query = read_query(order, session, tables, text, frame)
         tree = analyzed_plan(frame)
     order = replace(order, sources=tables.ordered_sources(order.sources))

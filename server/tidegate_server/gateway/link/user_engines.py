@@ -104,7 +104,7 @@ class UserEngine:
             self._running = running
 
     def idle_seconds(self) -> float:
-        """Return for how many seconds nobody has used it; 0 while somebody does."""
+        """Return for how many seconds nobody has used it; 0 while it is used."""
         with self._lock:
             return 0.0 if self._at_work else time.monotonic() - self._used_at
 
@@ -117,7 +117,7 @@ class UserEngine:
         if not running.supervisor.is_unused():
             return None
         with self._lock:
-            if self._calls != calls:  # somebody has used it meanwhile
+            if self._calls != calls:  # it was used meanwhile
                 return None
             self._restarts = self.restarts
             self._generations += running.supervisor.generation
