@@ -82,6 +82,8 @@ class EngineOptions:
     alone: bool = True
     """Whether no other engine changes the tables."""
     jars: tuple[str, ...] = ()
+    warm_up: bool = True
+    """Whether to run queries once it is ready, for Java to compile frequent code."""
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 

@@ -181,6 +181,7 @@ def _options(config: Config, settings: Mapping[str, str], java_home: Path) -> En
         kafka=engine.kafka,
         group_reads=engine.group_reads,
         jars=engine.jars,
+        warm_up=engine.warm_up,
         alone=engine.share == "gateway",
         settings=settings,
     )
