@@ -8,6 +8,7 @@ from typing import Any
 
 from tidegate_server.core.messages.answers import Mention, Surveyed
 from tidegate_server.core.model.names import (
+    DEFAULT_CATALOG,
     SYSTEM_SCHEMA,
     TableName,
     quote_identifier,
@@ -119,7 +120,7 @@ def _place(row: tuple[Any, ...]) -> tuple[str, str]:
 
 
 def _is_system(name: TableName) -> bool:
-    return name.schema.lower() == SYSTEM_SCHEMA
+    return (name.catalog, name.schema.lower()) == (DEFAULT_CATALOG, SYSTEM_SCHEMA)
 
 
 def _replacement(mention: Mention, condition: str) -> str:
