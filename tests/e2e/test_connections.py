@@ -117,6 +117,7 @@ def refused(server: Server, user: str, text: str) -> str:
         ("SELECT who, sum(amount) FROM crm.shop.orders WHERE id > 1 GROUP BY who", [("b", 20)]),
         ("SELECT count(*) FROM IDENTIFIER('crm.shop.' || 'orders')", [(2,)]),
         ("EXECUTE IMMEDIATE 'SELECT max(id) FROM crm.shop.orders'", [(2,)]),
+        ("SELECT count(*) > 0 FROM crm.information_schema.tables", [(True,)]),
         ("BEGIN SELECT min(id) FROM crm.shop.orders; END", [(1,)]),
         ("SHOW TABLES IN crm.shop LIKE 'orders'", [("shop", "orders", False)]),
         ("SHOW SCHEMAS IN crm LIKE 'shop'", [("shop",)]),

@@ -7,6 +7,7 @@ from typing import Any
 
 from tidegate_server.core.messages.answers import Mention, Surveyed
 from tidegate_server.core.model.names import (
+    DEFAULT_CATALOG,
     SYSTEM_SCHEMA,
     TableName,
     quote_identifier,
@@ -95,7 +96,7 @@ def reads_system(surveyed: Surveyed) -> bool:
 
 
 def _is_system(name: TableName) -> bool:
-    return name.schema.lower() == SYSTEM_SCHEMA
+    return (name.catalog, name.schema.lower()) == (DEFAULT_CATALOG, SYSTEM_SCHEMA)
 
 
 def _replacement(mention: Mention, condition: str) -> str:
