@@ -53,6 +53,7 @@ class EngineProcess:
             java_home="",
             direct_bytes=32 << 20,
             spool_quota=1 << 30,
+            warm_up=False,
             settings={**SHORT_LIVED, **IN_MEMORY, **WITHOUT_FORKS},
         )
         line = json.dumps({**asdict(options), **changed}) + "\n"

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -16,6 +16,7 @@ import pytest
 
 from tests.engine.conftest import EngineProcess, Session
 from tests.support.spark_settings import IN_MEMORY, SHORT_LIVED
+from tests.support.waiting import wait_until
 from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.core.messages.requests import CloseResult, Ping
 
@@ -100,32 +101,55 @@ def test_the_engine_ends_with_a_killed_parent(tmp_path: Path) -> None:
     assert all(gone(each) for each in java)
 
 
-def test_a_result_beyond_the_quota_is_refused(start_engine: StartEngine) -> None:
-    engine = start_engine(spool_quota=1 << 20, direct_bytes=1 << 20)
-    session = Session(engine.client())
+@pytest.fixture(scope="module")
+def limited(start_engine: StartEngine) -> Iterator[EngineProcess]:
+    """An engine with quotas, with Spark's UI, that warms up."""
+    ui = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
+    engine = start_engine(
+        spool_quota=3 << 20,
+        spool_quota_per_user=1 << 20,
+        direct_bytes=1 << 20,
+        warm_up=True,
+        settings={**SHORT_LIVED, **IN_MEMORY, **ui},
+    )
+    yield engine
+    engine.stop()
+
+
+def test_an_engine_warms_up_if_it_is_asked_to(
+    engine: EngineProcess, limited: EngineProcess
+) -> None:
+    def log(of: EngineProcess) -> str:
+        return (of.data / "logs" / "engine.log").read_text()
+
+    wait_until(lambda: "warmed up" in log(limited), "it did not warm up")
+    assert "warmed up" not in log(engine)
+
+
+def test_a_result_beyond_the_quota_is_refused(limited: EngineProcess) -> None:
+    session = Session(limited.client())
     failed = session.failure("SELECT id, uuid() FROM range(2000000)")
     assert failed.code == "RESULT_TOO_LARGE"
-    assert not list((engine.data / "spool").iterdir())
+    assert not list((limited.data / "spool").iterdir())
     assert session.rows("SELECT 1") == [(1,)]
 
 
-def test_a_result_beyond_its_users_quota_is_refused(start_engine: StartEngine) -> None:
-    engine = start_engine(spool_quota_per_user=1 << 20, direct_bytes=1 << 20)
-    session = Session(engine.client())
+def test_a_result_beyond_its_users_quota_is_refused(limited: EngineProcess) -> None:
+    session = Session(limited.client())
     big = "SELECT id, uuid() FROM range(2000000)"
     assert session.failure(big, owner="eva").code == "RESULTS_OF_USER_TOO_LARGE"
     kept = session.execute("SELECT id, uuid() FROM range(15000)", owner="eva", inline_bytes=0)
     again = session.failure("SELECT id, uuid() FROM range(15001)", owner="eva", inline_bytes=0)
     assert again.code == "RESULTS_OF_USER_TOO_LARGE"
-    session.execute("SELECT id, uuid() FROM range(15002)", owner="ada", inline_bytes=0)
+    other = session.execute("SELECT id, uuid() FROM range(15002)", owner="ada", inline_bytes=0)
     session.client.call(CloseResult(result_id=kept.result_id))
-    session.execute("SELECT id, uuid() FROM range(15001)", owner="eva", inline_bytes=0)
+    kept = session.execute("SELECT id, uuid() FROM range(15001)", owner="eva", inline_bytes=0)
+    for result in (kept, other):
+        session.client.call(CloseResult(result_id=result.result_id))
 
 
-def test_the_page_of_a_job_is_named_where_sparks_ui_is_on(start_engine: StartEngine) -> None:
-    ui = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
-    engine = start_engine(settings={**SHORT_LIVED, **IN_MEMORY, **ui})
-    session = Session(engine.client())
+def test_the_page_of_a_job_is_named_where_sparks_ui_is_on(limited: EngineProcess) -> None:
+    session = Session(limited.client())
     session.rows("SELECT count(*) FROM range(100000) a, range(5000) b WHERE a.id % 7 = b.id % 11")
     url = session.client.progress[0].tracking_url
     with urllib.request.urlopen(url, timeout=20) as page:

@@ -270,6 +270,8 @@ class EngineSection(_Section):
     """Whether Spark's Kafka source is loaded, for STREAM read_kafka."""
     group_reads: bool = False
     """Whether the group of the server's user may read the tables."""
+    warm_up: bool = True
+    """Whether an engine runs queries after its start, for Java to compile frequent code."""
     settings: dict[str, Secret] = Field(default_factory=dict, repr=False)
     """Further Spark settings of the engine's session."""
     start_timeout: Annotated[float, Field(gt=0)] = 300.0

@@ -80,9 +80,10 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
     lifetime.on_end(server.shutdown)
     lifetime.on_end(service.close)
     lifetime.on_end(lambda: Path(options.socket).unlink(missing_ok=True))
-    threading.Thread(
-        target=warm_up_more, args=(spark, directories.scratch), name="warm-up", daemon=True
-    ).start()
+    if options.warm_up:
+        threading.Thread(
+            target=warm_up_more, args=(spark, directories.scratch), name="warm-up", daemon=True
+        ).start()
     freeze_references()
     logger.info("ready on %s, JVM %d", options.socket, info.jvm_pid)
 

@@ -481,6 +481,7 @@ def _engine_options(config: Config, java_home: Path) -> EngineOptions:
         spool_quota_per_user=config.engine.spool_quota_per_user,
         kafka=config.engine.kafka,
         group_reads=config.engine.group_reads,
+        warm_up=config.engine.warm_up,
         settings=engine_settings(config),
     )
 

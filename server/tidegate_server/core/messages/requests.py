@@ -71,6 +71,8 @@ class EngineOptions:
     kafka: bool = False
     group_reads: bool = False
     """Whether the group of the server's user may read the tables."""
+    warm_up: bool = True
+    """Whether to run queries once it is ready, for Java to compile frequent code."""
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 

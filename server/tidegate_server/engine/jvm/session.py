@@ -303,3 +303,4 @@ def warm_up_more(spark: SparkSession, directory: Path) -> None:
     session.range(2).write.format("delta").mode("overwrite").save(place)
     session.read.format("delta").load(place).toArrow()
     shutil.rmtree(place, ignore_errors=True)
+    logger.info("warmed up")
