@@ -17,7 +17,7 @@ import jpype
 def main() -> None:
     """Connect, carry the steps out in order, print the answers."""
     asked = json.load(sys.stdin)
-    jpype.startJVM(classpath=asked["jars"], convertStrings=True)
+    jpype.startJVM("-XX:TieredStopAtLevel=1", classpath=asked["jars"], convertStrings=True)
     jpype.JClass("org.apache.hive.jdbc.HiveDriver")
     connection = jpype.JClass("java.sql.DriverManager").getConnection(asked["url"])
     answers = {name: _step(connection, *rest) for name, *rest in asked["steps"]}

@@ -15,7 +15,7 @@ import pytest
 
 import tidegate
 from tests.support.fixtures.server import Server, last_rows, named_rows, running_server
-from tests.support.spark_settings import SHORT_LIVED, SMALL
+from tests.support.spark_settings import BRIEF, SMALL
 
 pytestmark = [
     pytest.mark.faults,
@@ -74,7 +74,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     lines += [f'"{key}" = "{value}"' for key, value in SETTINGS.items() if value is not ODD]
     lines += [f'"spark.hadoop.house.password" = {{ file = "{secret}" }}']
     options = folder / "java.options"
-    options.write_text(f"{SHORT_LIVED[JAVA_OPTIONS]}\n-D{JAVA_PROPERTY}={MARK}6\n")
+    options.write_text(f"{BRIEF[JAVA_OPTIONS]}\n-D{JAVA_PROPERTY}={MARK}6\n")
     lines += [f'"{JAVA_OPTIONS}" = "@{options}"']
     configuration = folder / "tidegate.toml"
     configuration.write_text("\n".join(lines))

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from tests.support.spark_settings import IN_MEMORY, SHORT_LIVED, WITHOUT_FORKS
+from tests.support.spark_settings import BRIEF, IN_MEMORY, SHORT_LIVED, WITHOUT_FORKS
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Answer, Executed, Failure, Progress, TableList
 from tidegate_server.core.messages.encoding import decode_answer, encode_request, encode_ticket
@@ -54,7 +54,7 @@ class EngineProcess:
             direct_bytes=32 << 20,
             spool_quota=1 << 30,
             warm_up=False,
-            settings={**SHORT_LIVED, **IN_MEMORY, **WITHOUT_FORKS},
+            settings={**BRIEF, **IN_MEMORY, **WITHOUT_FORKS},
         )
         line = json.dumps({**asdict(options), **changed}) + "\n"
         self.process = subprocess.Popen(
@@ -181,7 +181,7 @@ def start_engine() -> Iterator[Callable[..., EngineProcess]]:
 @pytest.fixture(scope="session")
 def engine(start_engine: Callable[..., EngineProcess]) -> EngineProcess:
     """The engine that all tests share."""
-    return start_engine()
+    return start_engine(settings={**SHORT_LIVED, **IN_MEMORY, **WITHOUT_FORKS})
 
 
 @pytest.fixture

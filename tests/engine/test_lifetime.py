@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.engine.conftest import EngineProcess, Session
-from tests.support.spark_settings import IN_MEMORY, SHORT_LIVED
+from tests.support.spark_settings import BRIEF, IN_MEMORY
 from tests.support.waiting import wait_until
 from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.core.messages.requests import CloseResult, Ping
@@ -53,7 +53,7 @@ def test_killing_the_engine_leaves_no_java(start_engine: StartEngine) -> None:
 def test_the_engine_ends_with_its_standard_input_and_sweeps_what_was_left(
     start_engine: StartEngine,
 ) -> None:
-    engine = start_engine(settings=SHORT_LIVED)  # with a metastore on disk
+    engine = start_engine(settings=BRIEF)  # with a metastore on disk
     jvm = jvm_of(engine)
     session = Session(engine.client())
     session.execute("CREATE TABLE kept USING delta AS SELECT 1 a")
@@ -63,7 +63,7 @@ def test_the_engine_ends_with_its_standard_input_and_sweeps_what_was_left(
     engine.stop()
     assert engine.process.returncode == 0
     assert gone(jvm)
-    again = EngineProcess(engine.home, settings=SHORT_LIVED)
+    again = EngineProcess(engine.home, settings=BRIEF)
     try:
         again.wait()
         assert not list((engine.data / "spool").iterdir())
@@ -110,7 +110,7 @@ def limited(start_engine: StartEngine) -> Iterator[EngineProcess]:
         spool_quota_per_user=1 << 20,
         direct_bytes=1 << 20,
         warm_up=True,
-        settings={**SHORT_LIVED, **IN_MEMORY, **ui},
+        settings={**BRIEF, **IN_MEMORY, **ui},
     )
     yield engine
     engine.stop()

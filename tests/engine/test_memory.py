@@ -9,7 +9,7 @@ import pyarrow.flight as flight
 import pytest
 
 from tests.engine.conftest import EngineProcess, Session
-from tests.support.spark_settings import IN_MEMORY, SHORT_LIVED
+from tests.support.spark_settings import BRIEF, IN_MEMORY
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import NO_MEMORY_EXIT, EngineMemory
 from tidegate_server.core.messages.requests import InspectMemory
@@ -17,9 +17,7 @@ from tidegate_server.core.messages.requests import InspectMemory
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
 JAVA = "spark.driver.extraJavaOptions"
-LITTLE = {
-    JAVA: f"{SHORT_LIVED[JAVA]} -XX:MaxDirectMemorySize=16m -Dio.netty.maxDirectMemory=268435456"
-}
+LITTLE = {JAVA: f"{BRIEF[JAVA]} -XX:MaxDirectMemorySize=16m -Dio.netty.maxDirectMemory=268435456"}
 """Little for everybody but Arrow, which takes its memory past the JVM's account."""
 ROWS = 3_000_000
 LARGE = (
@@ -31,7 +29,7 @@ READ = "SELECT count(*), sum(id), min(a) >= 0, min(b) >= 0, min(c) >= 0 FROM lar
 
 
 def settings(**more: str) -> dict[str, str]:
-    return {**SHORT_LIVED, **IN_MEMORY, **LITTLE, **more}
+    return {**BRIEF, **IN_MEMORY, **LITTLE, **more}
 
 
 def test_reading_large_row_groups_needs_little_direct_memory(
