@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 
 import httpx2 as httpx
 import pytest
 
 import tidegate
-from tests.support.fixtures.server import Server, run_as, running_server
+from tests.support.fixtures.server import Server, run_as
 
-pytestmark = pytest.mark.faults  # a server of its own
+pytestmark = pytest.mark.faults  # another server
 
-CONFIG = """
-[authorization]
-enabled = true
-administrators = ["root"]
-
-[options]
-"materialized-table.initialize" = "ON_CREATE"
-
-[engine.settings]
-"spark.hadoop.fs.s3a.secret.key" = "hush-of-s3a"
-"spark.hadoop.fs.azure.account.key.store" = "hush-of-azure"
-"spark.hadoop.store.sesame" = "hush-of-the-store"
-"""
 SECRET = "sum(salary)"
 HUSH = "hush-of-"
-
-
-@pytest.fixture(scope="module")
-def guarded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("guarded")
-    file = folder / "tidegate.toml"
-    file.write_text(CONFIG)
-    with running_server(folder, "--config", str(file)) as server:
-        server.wait_for_engine()
-        yield server
 
 
 def denial(server: Server, user: str, *statements: str) -> str:
@@ -51,15 +27,14 @@ def denial(server: Server, user: str, *statements: str) -> str:
 
 def visible_tables(server: Server, user: str) -> set[str]:
     """Return every table that a user can find out about in any list."""
-    found = {row[0] for row in run_as(server, user, "SHOW MATERIALIZED TABLES IN pay")}
-    found |= {row[1] for row in run_as(server, user, "SHOW TABLES IN pay")}
-    system = "SELECT table_name FROM information_schema.materialized_tables"
-    found |= {row[0] for row in run_as(server, user, system)}
-    history = "SELECT h.table_name FROM information_schema.materialized_table_refresh_history h"
-    found |= {row[0] for row in run_as(server, user, history)}
+    found = {row[0] for row in run_as(server, user, "SHOW MATERIALIZED TABLES IN wages")}
+    found |= {row[1] for row in run_as(server, user, "SHOW TABLES IN wages")}
+    for listed in ("materialized_tables", "materialized_table_refresh_history"):
+        system = f"SELECT table_schema, table_name FROM information_schema.{listed} h"
+        found |= {row[1] for row in run_as(server, user, system) if row[0] == "wages"}
     with closing(server.connect(user=user)) as connection, closing(connection.cursor()) as cursor:
-        found |= {row[2] for row in cursor.tables(schema="pay").fetchall()}
-        found |= {row[2] for row in cursor.columns(schema="pay").fetchall()}
+        found |= {row[2] for row in cursor.tables(schema="wages").fetchall()}
+        found |= {row[2] for row in cursor.columns(schema="wages").fetchall()}
     return found - {"salaries"}
 
 
@@ -73,71 +48,71 @@ def test_what_one_user_owns_another_sees_only_when_it_is_granted(guarded_server:
     run_as(
         guarded_server,
         "ann",
-        "CREATE SCHEMA pay",
-        "CREATE TABLE pay.salaries (team STRING, salary INT) USING delta",
-        "INSERT INTO pay.salaries VALUES ('a', 1), ('a', 2), ('b', 3)",
-        f"CREATE MATERIALIZED TABLE pay.totals FRESHNESS = INTERVAL '1' DAY "
-        f"AS SELECT team, {SECRET} AS total FROM pay.salaries GROUP BY team",
-        "CREATE VIEW pay.peek AS SELECT * FROM pay.totals",
+        "CREATE SCHEMA wages",
+        "CREATE TABLE wages.salaries (team STRING, salary INT) USING delta",
+        "INSERT INTO wages.salaries VALUES ('a', 1), ('a', 2), ('b', 3)",
+        f"CREATE MATERIALIZED TABLE wages.totals FRESHNESS = INTERVAL '1' DAY "
+        f"AS SELECT team, {SECRET} AS total FROM wages.salaries GROUP BY team",
+        "CREATE VIEW wages.peek AS SELECT * FROM wages.totals",
     )
     run_as(
         guarded_server,
         "root",
-        "ALTER VIEW pay.peek SET OWNER TO USER ann",
-        "GRANT CREATE ON SCHEMA pay TO USER bob",
+        "ALTER VIEW wages.peek SET OWNER TO USER ann",
+        "GRANT CREATE ON SCHEMA wages TO USER bob",
     )
     [location] = [
         row[1]
-        for row in run_as(guarded_server, "ann", "DESCRIBE EXTENDED pay.totals")
+        for row in run_as(guarded_server, "ann", "DESCRIBE EXTENDED wages.totals")
         if row[0] == "location"
     ]
 
     assert visible_tables(guarded_server, "ann") == {"totals", "peek"}
     assert visible_tables(guarded_server, "bob") == set()
-    told = denial(guarded_server, "bob", "SELECT * FROM pay.totals")
-    assert "User bob needs SELECT on materialized table spark_catalog.pay.totals." in told
+    told = denial(guarded_server, "bob", "SELECT * FROM wages.totals")
+    assert "User bob needs SELECT on materialized table spark_catalog.wages.totals." in told
     for statement in (
-        "SELECT * FROM pay.peek",
-        "SELECT nope FROM pay.totals",
+        "SELECT * FROM wages.peek",
+        "SELECT nope FROM wages.totals",
         f"SELECT * FROM delta.`{location}`",
-        "DESCRIBE pay.totals",
-        "SHOW CREATE MATERIALIZED TABLE pay.totals",
-        "SHOW TBLPROPERTIES pay.totals",
-        "DESCRIBE DETAIL pay.totals",
-        "EXPLAIN EXTENDED SELECT * FROM pay.peek",
-        "CREATE TABLE pay.copy AS SELECT * FROM pay.peek",
-        "CREATE MATERIALIZED TABLE pay.mine AS SELECT * FROM pay.totals",
-        "ALTER MATERIALIZED TABLE pay.totals REFRESH",
-        "ALTER MATERIALIZED TABLE pay.totals SUSPEND",
-        "DROP MATERIALIZED TABLE pay.totals",
-        "GRANT SELECT ON MATERIALIZED TABLE pay.totals TO USER bob",
+        "DESCRIBE wages.totals",
+        "SHOW CREATE MATERIALIZED TABLE wages.totals",
+        "SHOW TBLPROPERTIES wages.totals",
+        "DESCRIBE DETAIL wages.totals",
+        "EXPLAIN EXTENDED SELECT * FROM wages.peek",
+        "CREATE TABLE wages.copy AS SELECT * FROM wages.peek",
+        "CREATE MATERIALIZED TABLE wages.mine AS SELECT * FROM wages.totals",
+        "ALTER MATERIALIZED TABLE wages.totals REFRESH",
+        "ALTER MATERIALIZED TABLE wages.totals SUSPEND",
+        "DROP MATERIALIZED TABLE wages.totals",
+        "GRANT SELECT ON MATERIALIZED TABLE wages.totals TO USER bob",
         "EXPLAIN SELECT * FROM information_schema.materialized_tables",
     ):
         denial(guarded_server, "bob", statement)
-    assert rest(guarded_server, "GET", "/v1/materialized-tables/pay.totals") == 403
-    assert rest(guarded_server, "POST", "/v1/materialized-tables/pay.totals/refresh") == 403
+    assert rest(guarded_server, "GET", "/v1/materialized-tables/wages.totals") == 403
+    assert rest(guarded_server, "POST", "/v1/materialized-tables/wages.totals/refresh") == 403
 
     run_as(
         guarded_server,
         "ann",
-        "GRANT SELECT ON MATERIALIZED TABLE pay.totals TO USER bob",
-        "GRANT SELECT ON VIEW pay.peek TO USER bob",
-        "GRANT REFRESH ON MATERIALIZED TABLE pay.totals TO USER rest",
+        "GRANT SELECT ON MATERIALIZED TABLE wages.totals TO USER bob",
+        "GRANT SELECT ON VIEW wages.peek TO USER bob",
+        "GRANT REFRESH ON MATERIALIZED TABLE wages.totals TO USER rest",
     )
-    assert sorted(run_as(guarded_server, "bob", "SELECT * FROM pay.peek")) == [("a", 3), ("b", 3)]
+    assert sorted(run_as(guarded_server, "bob", "SELECT * FROM wages.peek")) == [("a", 3), ("b", 3)]
     assert visible_tables(guarded_server, "bob") == {"totals", "peek"}
-    denial(guarded_server, "bob", "ALTER MATERIALIZED TABLE pay.totals REFRESH")
-    assert rest(guarded_server, "POST", "/v1/materialized-tables/pay.totals/refresh") == 202
+    denial(guarded_server, "bob", "ALTER MATERIALIZED TABLE wages.totals REFRESH")
+    assert rest(guarded_server, "POST", "/v1/materialized-tables/wages.totals/refresh") == 202
     create = (
-        "CREATE MATERIALIZED TABLE pay.mine FRESHNESS = INTERVAL '1' DAY "
-        "AS SELECT sum(total) AS total FROM pay.totals"
+        "CREATE MATERIALIZED TABLE wages.mine FRESHNESS = INTERVAL '1' DAY "
+        "AS SELECT sum(total) AS total FROM wages.totals"
     )
-    assert run_as(guarded_server, "bob", create, "SELECT * FROM pay.mine") == [(6,)]
+    assert run_as(guarded_server, "bob", create, "SELECT * FROM wages.mine") == [(6,)]
 
-    run_as(guarded_server, "ann", "REVOKE ALL ON MATERIALIZED TABLE pay.totals FROM USER bob")
-    denial(guarded_server, "bob", "SELECT * FROM pay.totals")
-    assert run_as(guarded_server, "bob", "SELECT * FROM pay.mine") == [(6,)]
-    denial(guarded_server, "root", "ALTER MATERIALIZED TABLE pay.mine REFRESH FULL")
+    run_as(guarded_server, "ann", "REVOKE ALL ON MATERIALIZED TABLE wages.totals FROM USER bob")
+    denial(guarded_server, "bob", "SELECT * FROM wages.totals")
+    assert run_as(guarded_server, "bob", "SELECT * FROM wages.mine") == [(6,)]
+    denial(guarded_server, "root", "ALTER MATERIALIZED TABLE wages.mine REFRESH FULL")
 
 
 def test_users_set_and_see_only_settings_that_are_free(guarded_server: Server) -> None:

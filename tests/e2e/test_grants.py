@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 
 import tidegate
-from tests.support.fixtures.server import Server, run_as, running_server
+from tests.support.fixtures.server import Server, run_as
 
-pytestmark = pytest.mark.faults  # a server of its own
-
-CONFIG = """
-[authorization]
-enabled = true
-administrators = ["root"]
-"""
+pytestmark = pytest.mark.faults  # another server
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with a schema of ann, in which there are a table, a view and a function."""
-    folder = tmp_path_factory.mktemp("grants")
-    file = folder / "tidegate.toml"
-    file.write_text(CONFIG)
-    with running_server(folder, "--config", str(file)) as server:
-        server.wait_for_engine()
-        run_as(server, "root", "CREATE SCHEMA shop", "ALTER SCHEMA shop SET OWNER TO USER ann")
-        run_as(
-            server,
-            "ann",
-            "CREATE TABLE shop.orders (amount INT) USING delta",
-            "CREATE VIEW shop.large AS SELECT * FROM shop.orders WHERE amount > 9",
-            "CREATE FUNCTION shop.vat(x INT) RETURNS INT RETURN x / 5",
-        )
-        run_as(server, "root", "ALTER VIEW shop.large SET OWNER TO USER ann")
-        yield server
+def shop(guarded_server: Server) -> Server:
+    """The server with a schema of ann, in which there are a table, a view and a function."""
+    run_as(guarded_server, "root", "CREATE SCHEMA shop", "ALTER SCHEMA shop SET OWNER TO USER ann")
+    run_as(
+        guarded_server,
+        "ann",
+        "CREATE TABLE shop.orders (amount INT) USING delta",
+        "CREATE VIEW shop.large AS SELECT * FROM shop.orders WHERE amount > 9",
+        "CREATE FUNCTION shop.vat(x INT) RETURNS INT RETURN x / 5",
+    )
+    run_as(guarded_server, "root", "ALTER VIEW shop.large SET OWNER TO USER ann")
+    return guarded_server
 
 
 def seen(server: Server, user: str) -> set[str]:

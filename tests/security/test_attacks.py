@@ -4,64 +4,47 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import tidegate
-from tests.support.fixtures.server import Server, run_as, running_server
+from tests.support.fixtures.server import Server, run_as
 
-pytestmark = pytest.mark.faults  # a server of its own
+pytestmark = pytest.mark.faults  # another server
 
-CONFIG = """
-[authorization]
-enabled = true
-administrators = ["root"]
-
-[options]
-"materialized-table.initialize" = "ON_CREATE"
-
-[engine.settings]
-"spark.hadoop.fs.s3a.secret.key" = "hush"
-"""
 HUSH = "hush"
 DENIED = "ACCESS_DENIED"
 HIVE = "org.apache.hadoop.hive.ql.io"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("attacked")
-    file = folder / "tidegate.toml"
-    file.write_text(CONFIG)
-    with running_server(folder, "--config", str(file)) as server:
-        server.wait_for_engine()
-        run_as(
-            server,
-            "ann",
-            "CREATE SCHEMA pay",
-            "CREATE TABLE pay.salaries AS SELECT 'hush' AS who, 1 AS salary",
-            "CREATE MATERIALIZED TABLE pay.totals FRESHNESS = INTERVAL '1' DAY "
-            "AS SELECT who, sum(salary) AS total FROM pay.salaries GROUP BY who",
-            "CREATE VIEW pay.peek AS SELECT * FROM pay.totals",
-        )
-        run_as(server, "bob", "CREATE SCHEMA bob", "CREATE TABLE bob.own AS SELECT 1 AS a")
-        yield server
+def attacked(guarded_server: Server) -> Server:
+    run_as(
+        guarded_server,
+        "ann",
+        "CREATE SCHEMA pay",
+        "CREATE TABLE pay.salaries AS SELECT 'hush' AS who, 1 AS salary",
+        "CREATE MATERIALIZED TABLE pay.totals FRESHNESS = INTERVAL '1' DAY "
+        "AS SELECT who, sum(salary) AS total FROM pay.salaries GROUP BY who",
+        "CREATE VIEW pay.peek AS SELECT * FROM pay.totals",
+    )
+    run_as(guarded_server, "bob", "CREATE SCHEMA bob", "CREATE TABLE bob.own AS SELECT 1 AS a")
+    return guarded_server
 
 
 @pytest.fixture(scope="module")
-def location(server: Server) -> str:
-    rows = run_as(server, "ann", "DESCRIBE EXTENDED pay.totals")
+def location(attacked: Server) -> str:
+    rows = run_as(attacked, "ann", "DESCRIBE EXTENDED pay.totals")
     [found] = [row[1] for row in rows if row[0] == "location"]
     return str(found).removeprefix("file:")
 
 
-def attack(server: Server, statement: str) -> str:
+def attack(attacked: Server, statement: str) -> str:
     """Run a statement as bob; return the error's code, or what it gave."""
     try:
-        rows = run_as(server, "bob", *statement.split(" ;; "))
+        rows = run_as(attacked, "bob", *statement.split(" ;; "))
     except tidegate.Error as refused:
         assert HUSH not in str(refused), refused
         return str(refused).partition("]")[0].removeprefix("[")
@@ -210,25 +193,25 @@ RESERVED = [
 
 @pytest.mark.parametrize("attacks", [PROGRAMS, SWITCHED_OFF, FILES, FOREIGN, RESERVED])
 def test_a_user_without_privileges_gets_nothing(
-    server: Server, location: str, attacks: list[str]
+    attacked: Server, location: str, attacks: list[str]
 ) -> None:
     last = Path(location).name
     texts = [text.replace("{location}", location).replace("{last}", last) for text in attacks]
-    outcomes = {text: attack(server, text) for text in texts}
+    outcomes = {text: attack(attacked, text) for text in texts}
     # A name computed from a path is a name, and no such table exists.
     refused = (DENIED, "TABLE_OR_VIEW_NOT_FOUND", "DELTA_UNSUPPORTED_EXPRESSION")
     let_through = {t: o for t, o in outcomes.items() if not o.startswith(refused)}
     assert not let_through
-    assert run_as(server, "ann", "SELECT * FROM pay.totals") == [(HUSH, 1)]
-    assert run_as(server, "root", "SHOW TABLES IN bob") == [("bob", "own", False)]
+    assert run_as(attacked, "ann", "SELECT * FROM pay.totals") == [(HUSH, 1)]
+    assert run_as(attacked, "root", "SHOW TABLES IN bob") == [("bob", "own", False)]
 
 
-def test_a_name_that_changes_between_look_and_run_opens_nothing(server: Server) -> None:
+def test_a_name_that_changes_between_look_and_run_opens_nothing(attacked: Server) -> None:
     """The view in the query exists only at times, so that some looks cannot be analyzed."""
     done = threading.Event()
 
     def flicker() -> None:
-        with closing(server.connect(user="bob")) as connection, closing(connection.cursor()) as c:
+        with closing(attacked.connect(user="bob")) as connection, closing(connection.cursor()) as c:
             while not done.is_set():
                 c.execute("CREATE OR REPLACE VIEW bob.late AS SELECT 1 AS one")
                 c.execute("DROP VIEW bob.late")
@@ -237,27 +220,29 @@ def test_a_name_that_changes_between_look_and_run_opens_nothing(server: Server) 
     other.start()
     query = "SELECT who FROM IDENTIFIER('pay.' || 'totals') CROSS JOIN bob.late"
     try:
-        outcomes = {attack(server, query) for _ in range(60)}
+        outcomes = {attack(attacked, query) for _ in range(60)}
     finally:
         done.set()
         other.join()
     assert outcomes <= {DENIED, "TABLE_OR_VIEW_NOT_FOUND"}
 
 
-def test_a_refresh_reads_with_its_executors_privileges_of_that_moment(server: Server) -> None:
+def test_a_refresh_reads_with_its_executors_privileges_of_that_moment(attacked: Server) -> None:
     """A view is redefined over a table that the table's owner may not read."""
     run_as(
-        server,
+        attacked,
         "ann",
         "CREATE VIEW pay.harmless AS SELECT 'x' AS who, 1 AS total",
         "GRANT SELECT ON MATERIALIZED TABLE pay.totals TO USER carl",
         "GRANT SELECT ON VIEW pay.harmless TO USER bob",
     )
     reads = "FRESHNESS = INTERVAL '1' DAY AS SELECT * FROM pay."
-    run_as(server, "bob", f"CREATE MATERIALIZED TABLE bob.through {reads}harmless")
-    run_as(server, "carl", "CREATE SCHEMA carl", f"CREATE MATERIALIZED TABLE carl.t {reads}totals")
+    run_as(attacked, "bob", f"CREATE MATERIALIZED TABLE bob.through {reads}harmless")
     run_as(
-        server,
+        attacked, "carl", "CREATE SCHEMA carl", f"CREATE MATERIALIZED TABLE carl.t {reads}totals"
+    )
+    run_as(
+        attacked,
         "ann",
         "CREATE OR REPLACE VIEW pay.harmless AS SELECT * FROM pay.totals",
         "REVOKE SELECT ON MATERIALIZED TABLE pay.totals FROM USER carl",
@@ -269,16 +254,16 @@ def test_a_refresh_reads_with_its_executors_privileges_of_that_moment(server: Se
             f"EXPLAIN ALTER MATERIALIZED TABLE {table} REFRESH",
         ):
             with pytest.raises(tidegate.Error, match="ACCESS_DENIED") as refused:
-                pytest.fail(f"{user}: {text}: {run_as(server, user, text)}")
+                pytest.fail(f"{user}: {text}: {run_as(attacked, user, text)}")
             assert HUSH not in str(refused.value)
-    run_as(server, "ann", "INSERT INTO pay.salaries VALUES ('hush', 2)")
+    run_as(attacked, "ann", "INSERT INTO pay.salaries VALUES ('hush', 2)")
     inline = "SET 'materialized-table.read.max-staleness' = '1 s INLINE'"
     time.sleep(2)  # so that carl's table is stale
     with pytest.raises(tidegate.Error, match="ACCESS_DENIED"):
-        run_as(server, "carl", inline, "SELECT * FROM carl.t")
-    assert run_as(server, "bob", "SELECT * FROM bob.through") == [("x", 1)]
+        run_as(attacked, "carl", inline, "SELECT * FROM carl.t")
+    assert run_as(attacked, "bob", "SELECT * FROM bob.through") == [("x", 1)]
     run_as(
-        server,
+        attacked,
         "root",
         "DROP MATERIALIZED TABLE bob.through",
         "DROP MATERIALIZED TABLE carl.t",
@@ -287,10 +272,10 @@ def test_a_refresh_reads_with_its_executors_privileges_of_that_moment(server: Se
     )
 
 
-def test_views_and_functions_read_with_their_owners_privileges(server: Server) -> None:
+def test_views_and_functions_read_with_their_owners_privileges(attacked: Server) -> None:
     count = "(SELECT count(*) FROM pay.salaries)"
     run_as(
-        server,
+        attacked,
         "ann",
         "CREATE VIEW pay.counted AS SELECT count(*) AS c FROM pay.salaries",
         f"CREATE OR REPLACE FUNCTION pay.counting() RETURNS BIGINT RETURN {count}",
@@ -300,26 +285,26 @@ def test_views_and_functions_read_with_their_owners_privileges(server: Server) -
     )
     reads = ("SELECT c FROM pay.counted", "SELECT pay.counting()")
     for text in reads:
-        assert run_as(server, "bob", text) == run_as(server, "ann", text)
-        assert attack(server, f"{text} UNION ALL SELECT salary FROM pay.salaries") == DENIED
-    assert attack(server, "CREATE OR REPLACE VIEW pay.counted AS SELECT 1 AS c") == DENIED
-    assert attack(server, "ALTER VIEW pay.counted AS SELECT 1 AS c") == DENIED
-    assert attack(server, "DROP FUNCTION pay.counting") == DENIED
-    run_as(server, "bob", "CREATE VIEW bob.through AS SELECT c FROM pay.counted")
-    run_as(server, "ann", "REVOKE SELECT ON VIEW pay.counted FROM USER bob")
-    assert attack(server, "SELECT c FROM bob.through") == DENIED
-    run_as(server, "ann", "DROP VIEW pay.counted", "DROP FUNCTION pay.counting")
-    run_as(server, "root", "DROP VIEW bob.through")
+        assert run_as(attacked, "bob", text) == run_as(attacked, "ann", text)
+        assert attack(attacked, f"{text} UNION ALL SELECT salary FROM pay.salaries") == DENIED
+    assert attack(attacked, "CREATE OR REPLACE VIEW pay.counted AS SELECT 1 AS c") == DENIED
+    assert attack(attacked, "ALTER VIEW pay.counted AS SELECT 1 AS c") == DENIED
+    assert attack(attacked, "DROP FUNCTION pay.counting") == DENIED
+    run_as(attacked, "bob", "CREATE VIEW bob.through AS SELECT c FROM pay.counted")
+    run_as(attacked, "ann", "REVOKE SELECT ON VIEW pay.counted FROM USER bob")
+    assert attack(attacked, "SELECT c FROM bob.through") == DENIED
+    run_as(attacked, "ann", "DROP VIEW pay.counted", "DROP FUNCTION pay.counting")
+    run_as(attacked, "root", "DROP VIEW bob.through")
 
 
-def test_a_user_is_the_current_user(server: Server) -> None:
-    assert run_as(server, "bob", "SELECT current_user(), session_user()") == [("bob", "bob")]
+def test_a_user_is_the_current_user(attacked: Server) -> None:
+    assert run_as(attacked, "bob", "SELECT current_user(), session_user()") == [("bob", "bob")]
     run_as(
-        server,
+        attacked,
         "bob",
         "CREATE MATERIALIZED TABLE bob.me FRESHNESS = INTERVAL '1' DAY AS SELECT "
         "current_user() AS me",
     )
-    run_as(server, "root", "ALTER MATERIALIZED TABLE bob.me REFRESH FULL")
-    assert run_as(server, "bob", "SELECT me FROM bob.me") == [("bob",)]
-    run_as(server, "bob", "DROP MATERIALIZED TABLE bob.me")
+    run_as(attacked, "root", "ALTER MATERIALIZED TABLE bob.me REFRESH FULL")
+    assert run_as(attacked, "bob", "SELECT me FROM bob.me") == [("bob",)]
+    run_as(attacked, "bob", "DROP MATERIALIZED TABLE bob.me")
