@@ -90,6 +90,7 @@ def test_who_is_killed_in_a_refresh_leaves_the_old_version(start_server: StartSe
     asking.join()
     assert psutil.wait_procs(everything, timeout=30)[1] == []
     server = start_server()
+    assert rows(server, "SHOW MATERIALIZED TABLES") == [("mt",)]
     server.wait_for_engine()
     check_recovered(server, total=1)
     if not FULL:

@@ -20,6 +20,7 @@ from tests.support.fixtures.server import Server, StartServer, last_rows, runnin
 pytestmark = pytest.mark.faults
 
 RETRIABLE = "08006"
+ENDLESS = "SELECT count(*) FROM range(1000000000) a JOIN range(1000000) b"
 
 
 def fetch(server: Server, *statements: str) -> list[tuple[object, ...]]:
@@ -47,7 +48,7 @@ def run_beside(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server whose engine is killed again and again."""
+    """A server whose engine is killed twice."""
     with running_server(tmp_path_factory.mktemp("mortal")) as server:
         yield server
 
@@ -59,9 +60,11 @@ def test_a_server_answers_from_its_start_until_ctrl_c(start_server: StartServer)
     assert fetch(server, "SELECT 1 AS one") == [(1,)]
     everything = server.processes()
     assert any("java" in process.name() for process in everything)
-    server.process.send_signal(signal.SIGINT)
-    assert server.process.wait(60) == 0
-    assert survivors(everything) == []
+    with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute_async(ENDLESS)  # nor does its end wait for a statement
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(60) == 0
+        assert survivors(everything) == []
 
 
 def test_ctrl_c_stops_a_server_whose_engine_is_still_starting(start_server: StartServer) -> None:
@@ -73,73 +76,38 @@ def test_ctrl_c_stops_a_server_whose_engine_is_still_starting(start_server: Star
     assert survivors(everything) == []
 
 
-def test_ctrl_c_does_not_wait_for_a_long_statement(start_server: StartServer) -> None:
-    server = start_server()
-    server.wait_for_engine()
-    with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
-        cursor.execute("SELECT 1")
-        cursor.execute_async("SELECT count(*) FROM range(1000000000) a JOIN range(1000000) b")
-        everything = server.processes()
-        server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(60) == 0
-        assert survivors(everything) == []
-
-
-def test_nothing_survives_a_killed_gateway_and_its_tables_are_there_again(
-    start_server: StartServer,
-) -> None:
-    server = start_server()
-    fetch(
-        server,
-        "CREATE TABLE src (id INT) USING DELTA",
-        "INSERT INTO src VALUES (1), (2)",
-        "CREATE MATERIALIZED TABLE mt FRESHNESS = INTERVAL '1' HOUR REFRESH_MODE = FULL "
-        "AS SELECT count(*) AS n FROM src",
-        "ALTER MATERIALIZED TABLE mt REFRESH",
-    )
-    everything = server.processes()
-    server.process.kill()
-    assert survivors(everything) == []
-
-    again = start_server()
-    assert any("mt" in row for row in fetch(again, "SHOW MATERIALIZED TABLES"))
-    assert fetch(again, "SELECT n FROM mt") == [(2,)]
-
-
-def test_a_killed_engine_is_replaced_and_sessions_go_on(mortal: Server) -> None:
-    mortal.wait_for_engine()
-    with closing(mortal.connect()) as connection, closing(connection.cursor()) as cursor:
+def test_sessions_outlive_a_killed_engine(mortal: Server) -> None:
+    first = mortal.wait_for_engine()
+    jvm = psutil.Process(first["jvm_pid"])
+    with (
+        closing(mortal.connect()) as connection,
+        closing(connection.cursor()) as cursor,
+        closing(mortal.connect()) as other,
+        closing(other.cursor()) as busy,
+    ):
         cursor.execute("CREATE SCHEMA kept")
         cursor.execute("USE kept")
         cursor.execute("SET spark.sql.shuffle.partitions=7")
-        first = mortal.engine_pid
-        os.kill(first, signal.SIGKILL)
-        mortal.wait_for_engine(other_than=first)
+        busy.execute("SELECT 1")
+        busy.execute_async(ENDLESS)
+        time.sleep(1)
+        os.kill(first["pid"], signal.SIGKILL)
 
+        with pytest.raises(tidegate.OperationalError) as caught:
+            busy.fetchall()
+        assert caught.value.sqlstate == RETRIABLE
+        # Lists are answered while there is no engine.
+        assert fetch(mortal, "SHOW MATERIALIZED TABLES") == []
+        assert mortal.ready_info()["engine"]["pid"] == first["pid"], "another engine is up already"
+
+        busy.execute("SELECT 2")
+        assert tuple(busy.fetchone() or ()) == (2,)
         cursor.execute("SELECT current_schema(), 1")
         assert [tuple(row) for row in cursor.fetchall()] == [("kept", 1)]
         cursor.execute("SET spark.sql.shuffle.partitions")
         assert "7" in [str(cell) for cell in tuple(cursor.fetchone() or ())]
-
-
-def test_a_statement_fails_retriably_when_its_engine_is_killed(mortal: Server) -> None:
-    mortal.wait_for_engine()
-    with closing(mortal.connect()) as connection, closing(connection.cursor()) as cursor:
-        cursor.execute("SELECT 1")
-        first = mortal.wait_for_engine()
-        cursor.execute_async("SELECT count(*) FROM range(1000000000) a JOIN range(1000000) b")
-        time.sleep(1)
-        os.kill(first["pid"], signal.SIGKILL)
-        with pytest.raises(tidegate.OperationalError) as caught:
-            cursor.fetchall()
-        assert caught.value.sqlstate == RETRIABLE
-        cursor.execute("SELECT 2")
-        assert tuple(cursor.fetchone() or ()) == (2,)
     mortal.wait_for_engine(other_than=first["pid"])
-    assert (
-        survivors([psutil.Process(first["jvm_pid"])] if psutil.pid_exists(first["jvm_pid"]) else [])
-        == []
-    )
+    assert survivors([jvm]) == []
 
 
 def test_a_killed_jvm_is_replaced(mortal: Server) -> None:
@@ -147,13 +115,6 @@ def test_a_killed_jvm_is_replaced(mortal: Server) -> None:
     os.kill(first["jvm_pid"], signal.SIGKILL)
     mortal.wait_for_engine(other_than=first["pid"])
     assert fetch(mortal, "SELECT 1 AS one") == [(1,)]
-
-
-def test_metadata_and_lists_are_answered_while_the_engine_is_dead(mortal: Server) -> None:
-    first = mortal.engine_pid
-    os.kill(first, signal.SIGKILL)
-    assert fetch(mortal, "SHOW MATERIALIZED TABLES") == []
-    mortal.wait_for_engine(other_than=first)
 
 
 def test_a_second_gateway_on_the_same_data_is_refused(mortal: Server) -> None:
