@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -28,12 +29,21 @@ _LAST = ("spark", "jdbc", "faults", "package")
 
 _ENGINES = frozenset({"start_engine", "spark_root"})
 """Fixtures that start Spark without a gateway."""
+_ENGINE_TESTS = Path(__file__).parent / "engine"
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what needs an engine, by which ``bin/test`` divides the tests among two processes."""
-    if _ENGINES.intersection(getattr(item, "fixturenames", ())):
+    """Mark what needs an engine or the shared server, by which ``bin/test`` divides the tests.
+
+    :raises pytest.UsageError: if ``bin/test`` would look for a test in another folder.
+    """
+    fixtures = getattr(item, "fixturenames", ())
+    if _ENGINES.intersection(fixtures):
+        if _ENGINE_TESTS not in item.path.parents:
+            raise pytest.UsageError(f"{item.nodeid} starts an engine: it belongs to tests/engine")
         item.add_marker("engine")
+    if "server" in fixtures and _weight(item):
+        item.add_marker("shared")
 
 
 @pytest.hookimpl(trylast=True)
