@@ -258,7 +258,8 @@ def test_a_stream_of_files_is_a_path_and_its_functions_count(
         accesses = session.client.call(request).accesses
         assert accesses == (Access(act=Act.READ, kind=ObjectKind.PATH, name=f"file:{tmp_path}/in"),)
     reflecting = f"SELECT reflect('java.lang.System', 'gc') FROM {source}"
-    assert "jar-functions" in beyond(session, reflecting)
+    request = Survey(session_id=session.id, sql=reflecting, features=Features(names=("paths",)))
+    assert "jar-functions" in {each.catalog for each in session.client.call(request).accesses}
 
 
 def test_a_statement_is_read_under_its_own_settings(session: Session, tables: str) -> None:

@@ -252,12 +252,12 @@ def _readings(spark: SparkSession, plan: Any) -> tuple[Reading, ...]:
         inner = [_readings(spark, one) for one in _statements(plan)]
         return tuple(reading for one in inner for reading in one)
     whole = _analyzed_readings(spark, plan)
-    # A command has its query as a child or in a field, or only names what it reads. If the whole
-    # was analyzed, its accesses are known: what is analyzed here need not be allowed.
+    # A command has its query as a child or in a field, or only names what it reads.
+    inner_plans = [*items(plan.children()), *_inner_plans(plan)]
+    below = [reading for one in inner_plans for reading in _analyzed_readings(spark, one) or ()]
+    names = _names(spark, plan) if whole is None else names_of_parsed(spark, plan)
+    # Looking up what an analyzed command names is not an access of the command.
     with nullcontext() if whole is None else suspended(spark):
-        inner_plans = [*items(plan.children()), *_inner_plans(plan)]
-        below = [reading for one in inner_plans for reading in _analyzed_readings(spark, one) or ()]
-        names = _names(spark, plan) if whole is None else names_of_parsed(spark, plan)
         named = [reading for parts in names for reading in _readings_by_name(spark, parts)]
     found = [Counter(part) for part in (whole or (), below, named)]
     return tuple((found[0] | found[1] | found[2]).elements())
