@@ -131,14 +131,16 @@ def _is_elsewhere(admitted: AdmittedStatement) -> bool:
 
 
 def _plan_to_run(admitted: AdmittedStatement, context: Context) -> str:
-    """Return the id of the plan that was surveyed; empty if the tables are to be read again.
+    """Return the id of the plan that was surveyed; empty if the statement is to be analyzed again.
 
-    An option may have refreshed them since.
+    Options may have refreshed its tables since. And files that a path leads to, such as those in
+    the log of a Delta table, are compared with what was admitted.
     """
-    options = (MAX_STALENESS_KEY, READ_CONSISTENCY_KEY)
-    if admitted.surveyed is None or any(context.setting(key) is not None for key in options):
+    surveyed, options = admitted.surveyed, (MAX_STALENESS_KEY, READ_CONSISTENCY_KEY)
+    if surveyed is None or any(context.setting(key) is not None for key in options):
         return ""
-    return admitted.surveyed.plan_id
+    by_path = any(access.kind is ObjectKind.PATH for access in surveyed.accesses)
+    return "" if by_path else surveyed.plan_id
 
 
 def _choose_rows(
