@@ -103,10 +103,9 @@ def test_the_engine_ends_with_a_killed_parent(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def limited(start_engine: StartEngine) -> Iterator[EngineProcess]:
-    """An engine with quotas, with Spark's UI, that warms up."""
+    """An engine with a quota for each user, with Spark's UI, that warms up."""
     ui = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
     engine = start_engine(
-        spool_quota=3 << 20,
         spool_quota_per_user=1 << 20,
         direct_bytes=1 << 20,
         warm_up=True,
@@ -126,11 +125,12 @@ def test_an_engine_warms_up_if_it_is_asked_to(
     assert "warmed up" not in log(engine)
 
 
-def test_a_result_beyond_the_quota_is_refused(limited: EngineProcess) -> None:
-    session = Session(limited.client())
+def test_a_result_beyond_the_quota_is_refused(start_engine: StartEngine) -> None:
+    engine = start_engine(spool_quota=1 << 20, direct_bytes=1 << 20)
+    session = Session(engine.client())
     failed = session.failure("SELECT id, uuid() FROM range(2000000)")
     assert failed.code == "RESULT_TOO_LARGE"
-    assert not list((limited.data / "spool").iterdir())
+    assert not list((engine.data / "spool").iterdir())
     assert session.rows("SELECT 1") == [(1,)]
 
 
