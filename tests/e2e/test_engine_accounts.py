@@ -25,6 +25,7 @@ from tests.support.accounts import (
     unix_accounts,
 )
 from tests.support.fixtures.server import Server, run_as, running_server
+from tests.support.full_run import FULL
 from tests.support.metastore import postgres_metastore
 from tests.support.waiting import wait_until
 from tidegate_server.engine.jvm.jars import CACHE_VARIABLE, JARS, cache_dir, fetch_jars
@@ -76,7 +77,7 @@ class House:
         return found
 
 
-@pytest.fixture(scope="module", params=["root", "capable"])
+@pytest.fixture(scope="module", params=["root", "capable"] if FULL else ["capable"])
 def house(request: pytest.FixtureRequest) -> Iterator[House]:
     """A server of root's, and one of an account that may only change to others."""
     with (
