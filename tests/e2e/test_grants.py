@@ -173,3 +173,90 @@ def test_what_is_not_owned_cannot_be_given_away(shop: Server) -> None:
         with pytest.raises(tidegate.Error) as caught:
             run_as(shop, "zoe", statement)
         assert caught.value.sqlstate == "42501"
+
+
+SCRIPTS = [
+    (
+        """BEGIN
+  DECLARE least INT DEFAULT 3;
+  INSERT INTO shop.orders VALUES (least), (least * 4);
+  SELECT count(*) FROM shop.orders WHERE amount >= least;
+END""",
+        [(2,)],
+    ),
+    (
+        """BEGIN
+  total: BEGIN
+    DECLARE s BIGINT = 0;
+    FOR one AS (SELECT amount FROM shop.orders) DO SET s = s + one.amount; END FOR;
+    SELECT total.s, shop.vat(CAST(s AS INT));
+  END;
+END""",
+        [(15, 3)],
+    ),
+    (
+        """BEGIN
+  DECLARE n INT;
+  SET n = (SELECT max(amount) FROM shop.orders);
+  WHILE n > 10 DO
+    BEGIN
+      DECLARE half INT = n DIV 2;
+      DELETE FROM shop.orders WHERE amount = n;
+      SET n = half;
+    END;
+  END WHILE;
+  SELECT amount, n FROM shop.orders;
+END""",
+        [(3, 6)],
+    ),
+    (
+        """BEGIN
+  DECLARE most INT = 5;
+  CREATE TABLE shop.small USING parquet AS SELECT amount FROM shop.orders WHERE amount < most;
+  INSERT INTO shop.small SELECT most;
+  SELECT sum(amount) FROM shop.small;
+  DROP TABLE shop.small;
+END""",
+        [(8,)],
+    ),
+    (
+        """BEGIN
+  DECLARE zero INT = 0;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    DECLARE c INT = 7;
+    INSERT INTO shop.orders VALUES (c);
+    SELECT count(*) FROM shop.orders WHERE amount = c;
+    TRUNCATE TABLE shop.orders;
+  END;
+  SELECT 1 / zero;
+END""",
+        [(1,)],
+    ),
+    (
+        """BEGIN
+  EXECUTE IMMEDIATE 'INSERT INTO shop.orders VALUES (?)' USING 40;
+  EXECUTE IMMEDIATE 'SELECT shop.vat(amount) FROM shop.orders';
+END""",
+        [(8,)],
+    ),
+    (
+        """BEGIN
+  DECLARE least INT = 9;
+  CREATE TEMPORARY VIEW many AS SELECT * FROM shop.orders;
+  CREATE VIEW shop.few AS SELECT amount FROM shop.orders WHERE amount > 30;
+  SELECT count(*) FROM many JOIN shop.few USING (amount) WHERE amount > least;
+  DROP VIEW shop.few;
+  DROP VIEW many;
+END""",
+        [(1,)],
+    ),
+]
+
+
+def test_scripts_with_variables(shop: Server) -> None:
+    """Each script starts with the rows that the one before left."""
+    for script, rows in SCRIPTS:
+        with pytest.raises(tidegate.Error, match=r"ACCESS_DENIED.*zoe needs"):
+            run_as(shop, "zoe", script)
+        assert run_as(shop, "ann", script) == rows

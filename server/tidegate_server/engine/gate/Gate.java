@@ -442,7 +442,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     final Set features = new HashSet();
     private final Set admitted = new HashSet();
     private final Set owned = new HashSet();
-    /** Functions whose bodies are part of the statement. */
+    /** Functions and views whose texts are part of the statement. */
     private final Set created = new HashSet();
     private final Set places = new HashSet();
     /** Those of the places above in which files may be written. */
@@ -466,7 +466,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         String[] one = lines[i].split(FIELD, -1);
         this.admitted.add(key(one));
         if (one[0].equals("OWN") || one[0].equals("CREATE")) owned.add(object(one));
-        if (one[0].equals("CREATE") && one[1].equals("FUNCTION")) {
+        if (one[0].equals("CREATE") && (one[1].equals("FUNCTION") || one[1].equals("VIEW"))) {
           created.add(one[2] + "." + one[3] + "." + one[4]);
         }
         boolean path = one[1].equals("PATH");

@@ -64,6 +64,7 @@ class Kind(Enum):
     """The kind of an object, or of what a command sets."""
 
     TABLE = "TABLE"
+    VIEW = "VIEW"
     TEMPORARY_VIEW = "TEMPORARY VIEW"
     FUNCTION = "FUNCTION"
     SCHEMA = "SCHEMA"

@@ -47,6 +47,7 @@ from tidegate_server.engine.query.references import (
 from tidegate_server.engine.query.streams import stream_view
 from tidegate_server.engine.session.sessions import Child
 from tidegate_server.engine.statement.execute_immediate import statement_of
+from tidegate_server.engine.statement.scripts import SCRIPT, analyzed_statements
 from tidegate_server.engine.storage.jvm import analyze_only, items, kind
 
 logger = logging.getLogger(__name__)
@@ -58,8 +59,7 @@ _LISTINGS = {
     "ShowTablesExtended": ListingKind.TABLE_EXTENDED,
     "ShowViews": ListingKind.VIEWS,
 }
-_SCRIPT = "CompoundBody"
-_OPAQUE = frozenset({"Call", _SCRIPT})
+_OPAQUE = frozenset({"Call", SCRIPT})
 _INNER_PLANS = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"}
 _WITHOUT_SOURCE = frozenset({"EmptyRelation", "LocalRelation", "OneRowRelation"})
 
@@ -248,30 +248,26 @@ def _mentions(spark: SparkSession, text: str, place: tuple[str, str]) -> tuple[M
 
 def _readings(spark: SparkSession, plan: Any) -> tuple[Reading, ...]:
     """Return what is read, once for each occurrence."""
-    if kind(plan) == _SCRIPT:
-        inner = [_readings(spark, one) for one in _statements(plan)]
+    if kind(plan) == SCRIPT:
+        statements = analyzed_statements(spark, plan)
+        inner = [_readings_of_statement(spark, one.parsed, one.plan) for one in statements]
         return tuple(reading for one in inner for reading in one)
-    whole = _analyzed_readings(spark, plan)
+    return _readings_of_statement(spark, plan, _analyze(spark, plan))
+
+
+def _readings_of_statement(
+    spark: SparkSession, parsed: Any, analyzed: Any | None
+) -> tuple[Reading, ...]:
+    whole = None if analyzed is None else readings_of(analyzed)
     # A command has its query as a child or in a field, or only names what it reads.
-    inner_plans = [*items(plan.children()), *_inner_plans(plan)]
+    inner_plans = [*items(parsed.children()), *_inner_plans(parsed)]
     below = [reading for one in inner_plans for reading in _analyzed_readings(spark, one) or ()]
-    names = _names(spark, plan) if whole is None else names_of_parsed(spark, plan)
+    names = _names(spark, parsed) if whole is None else names_of_parsed(spark, parsed)
     # Looking up what an analyzed command names is not an access of the command.
     with nullcontext() if whole is None else suspended(spark):
         named = [reading for parts in names for reading in _readings_by_name(spark, parts)]
     found = [Counter(part) for part in (whole or (), below, named)]
     return tuple((found[0] | found[1] | found[2]).elements())
-
-
-def _statements(plan: Any) -> Iterator[Any]:
-    """Yield the parsed statements in a script, except EXECUTE IMMEDIATE."""
-    if kind(plan) == "SingleStatement":
-        if kind(plan.parsedPlan()) != "UnresolvedExecuteImmediate":
-            yield plan.parsedPlan()
-        return
-    handlers = items(plan.handlers()) if kind(plan) == _SCRIPT else ()
-    for inner in (*items(plan.children()), *(handler.body() for handler in handlers)):
-        yield from _statements(inner)
 
 
 def _names(spark: SparkSession, plan: Any) -> Iterator[tuple[str, ...]]:
