@@ -8,6 +8,7 @@ import errno
 import importlib.util
 import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
@@ -63,7 +64,7 @@ examples:
       the same with a demo pipeline running against it
   tidegate-server --data /srv/tidegate --port 10009
   tidegate-server --set engine.driver_memory=8g --set engine.settings.spark.sql.ansi.enabled=false
-      any key of the configuration file
+      any key of the configuration file; lists as in TOML: 'authorization.allow=["paths"]'
   tidegate-server --config tidegate.toml
       with, for example:  [server]
                           port = 10009
@@ -192,8 +193,24 @@ def overrides(options: argparse.Namespace) -> dict[str, Any]:
             target = target.setdefault(section, {})
             if not isinstance(target, dict):
                 raise UsageError(f"{key} cannot be set: {section} is a value, not a section.")
-        target[last] = value
+        target[last] = value if _is_free(key) else _parse_value(value)
     return nested
+
+
+def _parse_value(text: str) -> Any:
+    """Return a list or inline table of TOML, or any other value as its text."""
+    if not text.startswith(("[", "{")):
+        return text
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text  # such as an IPv6 address in brackets
+
+
+def _is_free(key: str) -> bool:
+    """Say whether a key is in a section whose values are texts."""
+    named = any(key.startswith(f"{free}.") for free in _FREE_KEYS)
+    return named or _USER_SETTING.fullmatch(key) is not None
 
 
 def _path(key: str) -> list[str]:

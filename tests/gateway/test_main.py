@@ -187,5 +187,23 @@ def nested_overrides(*arguments: str) -> dict[str, Any]:
     return command.overrides(command._parser().parse_args(list(arguments)))
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ('authorization.allow=["paths", "locations"]', ["paths", "locations"]),
+        ("authorization.allow=[]", []),
+        ("server.host=[::1]", "[::1]"),
+        ("secrets.crm={ file = '/run/crm' }", {"file": "/run/crm"}),
+        ("engine.settings.spark.x=[1]", None),
+    ],
+)
+def test_lists_and_tables_are_toml(setting: str, value: object) -> None:
+    ((_, section),) = nested_overrides("--set", setting).items()
+    if value is None:
+        assert section == {"settings": {"spark.x": "[1]"}}
+    else:
+        assert list(section.values()) == [value]
+
+
 def test_what_is_not_given_is_not_overridden() -> None:
     assert nested_overrides() == {}
