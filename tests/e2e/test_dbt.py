@@ -1,4 +1,4 @@
-"""The dbt package against a real server, by dbt-spark in a separate environment.
+"""The dbt package, used by an ordinary user, by dbt-spark in a separate environment.
 
 ``TIDEGATE_DBT`` names a dbt that is there; ``bin/test --full`` installs one, which is some 60 MB.
 """
@@ -112,11 +112,11 @@ class Project:
 
 
 @pytest.fixture
-def project(dbt: Path, server: Server, tmp_path: Path) -> Iterator[Project]:
+def project(dbt: Path, guarded_server: Server, tmp_path: Path) -> Iterator[Project]:
     """A project in a new schema."""
-    project = Project(dbt, tmp_path / "shop", server)
+    project = Project(dbt, tmp_path / "shop", guarded_server)
     yield project
-    with closing(server.connect()) as connection, connection.cursor() as cursor:
+    with closing(guarded_server.connect(user="dbt")) as connection, connection.cursor() as cursor:
         last_rows(
             cursor,
             f"DROP MATERIALIZED TABLE IF EXISTS {project.schema}.daily",
@@ -124,8 +124,8 @@ def project(dbt: Path, server: Server, tmp_path: Path) -> Iterator[Project]:
         )
 
 
-def test_a_model_is_made_altered_and_left_alone(project: Project, server: Server) -> None:
-    with closing(server.connect()) as connection, connection.cursor() as cursor:
+def test_a_model_is_made_altered_and_left_alone(project: Project, guarded_server: Server) -> None:
+    with closing(guarded_server.connect(user="dbt")) as connection, connection.cursor() as cursor:
         table = f"{project.schema}.daily"
         rows = f"SELECT * FROM {table} ORDER BY ds"
         versions = f"SHOW VERSIONS {table} DEFINITION"
@@ -184,9 +184,9 @@ KEYED = (
 
 
 def test_key_docs_user_and_immutable_rows_are_as_the_model_says(
-    project: Project, server: Server
+    project: Project, guarded_server: Server
 ) -> None:
-    with closing(server.connect()) as connection, connection.cursor() as cursor:
+    with closing(guarded_server.connect(user="dbt")) as connection, connection.cursor() as cursor:
         table = f"{project.schema}.daily"
         config = {
             "primary_key": "ds",
@@ -244,7 +244,7 @@ def test_the_docs_list_seeds_and_materialized_tables_with_owner_and_columns(
 
 
 def test_a_model_that_was_a_table_or_a_view_becomes_a_materialized_one(
-    project: Project, server: Server
+    project: Project, guarded_server: Server
 ) -> None:
     project.run("seed")
     for before in ("view", "table"):
@@ -252,7 +252,10 @@ def test_a_model_that_was_a_table_or_a_view_becomes_a_materialized_one(
         project.run("run")
         project.model(MODEL, partition_by="ds", refresh_mode="FULL")
         project.run("run")
-        with closing(server.connect()) as connection, connection.cursor() as cursor:
+        with (
+            closing(guarded_server.connect(user="dbt")) as connection,
+            connection.cursor() as cursor,
+        ):
             shown = last_rows(cursor, f"SHOW CREATE MATERIALIZED TABLE {project.schema}.daily")
             assert "PARTITIONED BY (ds)" in str(shown[0][0]).replace("`", "")
             last_rows(cursor, f"DROP MATERIALIZED TABLE {project.schema}.daily")

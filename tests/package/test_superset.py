@@ -1,4 +1,4 @@
-"""Superset in a separate environment, as SQL Lab and its charts use a database."""
+"""Superset in a separate environment, as SQL Lab and its charts use a database of a user."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ PROGRAM = Path(__file__).with_name("superset_program.py")
 
 @pytest.fixture(scope="module")
 def answers(
-    wheel: Path, server: Server, tmp_path_factory: pytest.TempPathFactory
+    wheel: Path, guarded_server: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
     """What every step of the program gave."""
     folder = tmp_path_factory.mktemp("superset")
     binaries = install(folder / "environment", wheel, "", *SUPERSET)
-    with server.connect() as connection, connection.cursor() as cursor:
+    with guarded_server.connect(user="ann") as connection, connection.cursor() as cursor:
         cursor.execute(f"CREATE SCHEMA {SCHEMA}")
-    uri = f"tidegate://ann@{server.host}:{server.port}/{SCHEMA}"
+    uri = f"tidegate://ann@{guarded_server.host}:{guarded_server.port}/{SCHEMA}"
     printed = succeed(binaries / "python", PROGRAM, folder, uri, timeout=1200)
     found: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return found
