@@ -595,6 +595,10 @@ class Code(Enum):
         "No file system knows {path}: {reason}.",
         "Write a path, or a URL whose scheme is known to Hadoop.",
     )
+    INVALID_CONNECTOR = ErrorSpec(
+        "22023",
+        "The options of the connector {connector} are invalid: {reason}.",
+    )
     INVALID_CONNECTION = ErrorSpec("22023", "The connection {name} is invalid: {reason}.", "{hint}")
     REFRESH_NOT_FOUND = ErrorSpec("42704", "There is no refresh {refresh}.")
     INSECURE_ADDRESS = ErrorSpec(

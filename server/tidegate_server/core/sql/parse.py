@@ -11,6 +11,7 @@ from sqlglot.tokenizer_core import Token
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.sql import privileges
 from tidegate_server.core.sql.comments import spark_statement
+from tidegate_server.core.sql.connector_tables import connector_view, creates_connector_table
 from tidegate_server.core.sql.cursor import ONE_BY_ONE, Cursor, position, shorten
 from tidegate_server.core.sql.dialect import head, tokenize
 from tidegate_server.core.sql.facts import facts_of
@@ -75,6 +76,12 @@ def parse(text: str) -> Statement:
         return _parse_shared(text, leading, LOOSE_RULES[first[0]])
     if first[:3] == ["SHOW", "CREATE", "TABLE"]:
         return _parse_shared(text, leading, show_create_table, 3)
+    if creates_connector_table(text, first):
+        text = connector_view(text, _tokens(text))
+        leading = head(text, _HEAD)
+    if first[:3] == ["DROP", "TEMPORARY", "TABLE"]:  # Spark has temporary views alone
+        text = f"{text[: leading[1].start]}VIEW{text[leading[2].end + 1 :]}"
+        leading = head(text, _HEAD)
     if first[:3] == ["EXPLAIN", "PLAN", "FOR"]:
         text = _blank_out(text, leading[1].start, leading[2].end + 1)
     return _spark(text, leading)

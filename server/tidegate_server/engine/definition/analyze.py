@@ -18,6 +18,7 @@ from tidegate_server.core.model.types import Schema, distinct_names
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.core.model.zones import SESSION_ZONE
 from tidegate_server.core.sql.streams import Stream, find_stream
+from tidegate_server.engine.query.connector_views import expand_connectors
 from tidegate_server.engine.query.determinism import time_dependent, unstable_parts
 from tidegate_server.engine.query.expansion import expansions
 from tidegate_server.engine.query.lineage import column_origins, source_columns
@@ -63,6 +64,10 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
     spark = child.spark
     query_text = text.strip().rstrip(";").rstrip()
     stream = find_stream(query_text)
+    if stream is None:
+        with child.lock:
+            query_text = expand_connectors(spark, query_text)
+        stream = find_stream(query_text)
     if stream is not None:
         with child.lock:
             return _analyze_stream(spark, query_text, with_columns(spark, stream), format)

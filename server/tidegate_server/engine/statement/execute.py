@@ -13,6 +13,7 @@ from tidegate_server.core.messages.answers import Executed
 from tidegate_server.core.messages.requests import Execute
 from tidegate_server.core.model.types import Schema
 from tidegate_server.engine.gate.gate import enforcing, running_as, suspended
+from tidegate_server.engine.query.connector_views import drop_as_view
 from tidegate_server.engine.results.projection import result_schema
 from tidegate_server.engine.results.store import ResultStore
 from tidegate_server.engine.session.file_changes import FileChanges
@@ -99,7 +100,7 @@ def _run_text(
     request: Execute, child: Child, operation: Operation, format: TableFormat, changes: FileChanges
 ) -> DataFrame:
     """Analyze a statement and run it as far as Spark does so at once; return its frame."""
-    text = expand_execute_immediate(child.spark, request.sql)
+    text = drop_as_view(child.spark, expand_execute_immediate(child.spark, request.sql))
     check_resources(child.spark, text)
     guarded = guard(child.spark, text)
     changes_listings = changes_files(child.spark, text, guarded.targets)

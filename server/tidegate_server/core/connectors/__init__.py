@@ -1,0 +1,1 @@
+"""Flink's connectors, translated to queries of Spark."""

@@ -1,0 +1,210 @@
+"""Tables of connectors, as views of Spark that generate their rows."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate_server.core.connectors import datagen, faker, options
+from tidegate_server.core.connectors.options import OptionError, Options
+from tidegate_server.core.model.names import quote_identifier, quote_literal
+from tidegate_server.core.model.types import ColumnType, TypeKind, parse_type
+
+PROPERTY = "connector"
+"""The property of a view that has the name of its connector."""
+STREAM_PROPERTY = "connector.stream"
+"""The property with the query that a materialized table ingests instead of the view."""
+KEY_PROPERTY = "connector.primary-key"
+
+_ROWS_PER_SECOND = 10_000
+_MOST_ROWS = 1_000_000
+"""How many rows a query reads of a table without an end, before it fails."""
+_ENDLESS = (
+    "The table has no end. Read it with LIMIT, give it 'number-of-rows', or ingest it with a "
+    "materialized table."
+)
+_TABLE: Mapping[str, options.Parse] = {
+    "connector": options.text,
+    "rows-per-second": options.count,
+    "number-of-rows": options.count,
+}
+_DATAGEN: Mapping[str, options.Parse] = {
+    "kind": options.one_of("random", "sequence"),
+    "min": options.number,
+    "max": options.number,
+    "max-past": options.duration,
+    "length": options.count,
+    "var-len": options.flag,
+    "start": options.whole,
+    "end": options.whole,
+    "null-rate": options.rate,
+}
+_FAKER: Mapping[str, options.Parse] = {"expression": options.text, "null-rate": options.rate}
+_ELSEWHERE: Mapping[str, str] = {
+    "kafka": "Read it in a materialized table: FROM STREAM read_kafka(bootstrapServers => '...', "
+    "subscribe => '...').",
+    "filesystem": "Read it in a materialized table: FROM STREAM read_files('/path', format => "
+    "'json'), or create a table over the files: CREATE TABLE ... USING json LOCATION '/path'.",
+    "jdbc": "Make the database a catalog: CREATE CONNECTION name TYPE postgresql OPTIONS (...).",
+}
+"""What to write instead of connectors that there are not."""
+_ELSEWHERE_ANY = "There are the connectors datagen and faker."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedColumn:
+    """A physical column, whose type is Spark's."""
+
+    name: str
+    type: str
+    nullable: bool = True
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DerivedColumn:
+    """A computed column, whose expression may use the physical ones."""
+
+    name: str
+    expression: str
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorTable:
+    """What CREATE TABLE ... WITH ('connector' = ...) says."""
+
+    name: tuple[str, ...]
+    columns: tuple[GeneratedColumn | DerivedColumn, ...]
+    options: Mapping[str, str]
+    primary_key: tuple[str, ...] = ()
+    comment: str | None = None
+    temporary: bool = False
+    if_not_exists: bool = False
+
+
+class UnknownConnectorError(Exception):
+    """There is no such connector; ``hint`` says what to write instead."""
+
+    def __init__(self, connector: str) -> None:
+        near = difflib.get_close_matches(connector, ("datagen", "faker"), n=1)
+        self.hint = _ELSEWHERE.get(connector, f"Did you mean {near[0]}?" if near else "")
+        self.hint = self.hint or _ELSEWHERE_ANY
+        super().__init__(f"connector '{connector}'")
+
+
+def view_sql(table: ConnectorTable) -> str:
+    """Return the statement that creates the view.
+
+    :raises OptionError: for invalid options.
+    :raises UnknownConnectorError: if the connector is another one.
+    """
+    source = _Source.of(table)
+    words = ["CREATE", "TEMPORARY VIEW" if table.temporary else "VIEW"]
+    if table.if_not_exists:
+        words.append("IF NOT EXISTS")
+    words.append(".".join(map(quote_identifier, table.name)))
+    listed = (
+        quote_identifier(each.name)
+        + (f" COMMENT {quote_literal(each.comment)}" if each.comment is not None else "")
+        for each in table.columns
+    )
+    words.append(f"({', '.join(listed)})")
+    if table.comment is not None:
+        words.append(f"COMMENT {quote_literal(table.comment)}")
+    if not table.temporary:  # Spark keeps no properties of temporary views
+        words.append(f"TBLPROPERTIES ({', '.join(_properties(table, source))})")
+    return f"{' '.join(words)} AS {source.query(_numbers(source.rows), 'id')}"
+
+
+def _numbers(rows: int | None) -> str:
+    """Return a relation of numbers; one without an end fails instead of running for ever."""
+    if rows is not None:
+        return f"range({rows})"
+    end = f"id < {_MOST_ROWS} OR raise_error({quote_literal(_ENDLESS)}) IS NULL"
+    return f"(SELECT id FROM range({_MOST_ROWS + 1}) WHERE {end})"
+
+
+def _properties(table: ConnectorTable, source: _Source) -> list[str]:
+    stream = f"STREAM rate(rowsPerSecond => {source.rows_per_second})"
+    if source.rows is not None:
+        stream = f"(SELECT value FROM {stream} WHERE value < {source.rows})"
+    query = source.query(stream, "value")
+    given = {PROPERTY: table.options["connector"], STREAM_PROPERTY: query}
+    if table.primary_key:
+        given[KEY_PROPERTY] = ", ".join(table.primary_key)
+    return [f"{quote_literal(key)} = {quote_literal(value)}" for key, value in given.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The rows of a generator."""
+
+    table: ConnectorTable
+    options: Options
+
+    @classmethod
+    def of(cls, table: ConnectorTable) -> _Source:
+        connector = table.options["connector"]
+        if connector not in ("datagen", "faker"):
+            raise UnknownConnectorError(connector)
+        fields = _DATAGEN if connector == "datagen" else _FAKER
+        physical = [each for each in table.columns if isinstance(each, GeneratedColumn)]
+        names = {each.name.lower(): each.name for each in physical}
+        return cls(table, options.read_options(table.options, _TABLE, fields, names))
+
+    @property
+    def rows_per_second(self) -> int:
+        found: int = self.options.table.get("rows-per-second", _ROWS_PER_SECOND)
+        return found
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows there are; None without a limit."""
+        limits = [datagen.rows_of(given) for given in self.options.fields.values()]
+        limits.append(self.options.table.get("number-of-rows"))
+        return min((each for each in limits if each is not None), default=None)
+
+    def query(self, rows: str, row: str) -> str:
+        """Return the query over a relation with one row for each row, and its number."""
+        physical, derived = [], []
+        for each in self.table.columns:
+            name = quote_identifier(each.name)
+            if isinstance(each, GeneratedColumn):
+                physical.append(f"{self._value(each, row)} AS {name}")
+                derived.append(name)
+            else:
+                derived.append(f"{each.expression} AS {name}")
+        if not any(isinstance(each, DerivedColumn) for each in self.table.columns):
+            return f"SELECT {', '.join(physical)} FROM {rows}"
+        return f"SELECT {', '.join(derived)} FROM (SELECT {', '.join(physical)} FROM {rows})"
+
+    def _value(self, column: GeneratedColumn, row: str) -> str:
+        given = self.options.fields.get(column.name, {})
+        found = parse_type(column.type)
+        if self.table.options["connector"] == "faker":
+            value = _faked(column, given)
+        else:
+            value = datagen.value_sql(column.name, found, given, row)
+        value = _cast(value, found)
+        share = given.get("null-rate", 0)
+        if share and not column.nullable:
+            raise OptionError(f"fields.{column.name}.null-rate contradicts NOT NULL")
+        return f"IF(rand() < {share}D, NULL, {value})" if share else value
+
+
+def _faked(column: GeneratedColumn, given: Mapping[str, Any]) -> str:
+    if "expression" not in given:
+        raise OptionError(f"fields.{column.name}.expression is missing")
+    try:
+        return faker.expression_sql(given["expression"])
+    except OptionError as error:
+        raise OptionError(f"fields.{column.name}.expression: {error}") from error
+
+
+def _cast(value: str, found: ColumnType) -> str:
+    if found.kind in (TypeKind.CHAR, TypeKind.VARCHAR):
+        return f"left(CAST({value} AS STRING), {found.length})"
+    return f"CAST({value} AS {found.text})"

@@ -1,0 +1,128 @@
+"""CREATE TABLE ... WITH ('connector' = ...), which becomes a view of Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sqlglot.tokenizer_core import Token
+
+from tidegate_server.core.connectors.options import OptionError
+from tidegate_server.core.connectors.tables import (
+    ConnectorTable,
+    DerivedColumn,
+    GeneratedColumn,
+    UnknownConnectorError,
+    view_sql,
+)
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.sql import clauses
+from tidegate_server.core.sql.columns import ColumnList, column_list
+from tidegate_server.core.sql.cursor import Cursor
+from tidegate_server.core.sql.dialect import readable
+from tidegate_server.core.sql.statements import ComputedColumn, PhysicalColumn
+
+_MENTIONED = re.compile(r"'connector'\s*=", re.IGNORECASE)
+
+
+def creates_connector_table(text: str, first: Sequence[str]) -> bool:
+    """Say whether a statement is CREATE TABLE with the option 'connector'.
+
+    :param first: its first words, in capitals.
+    """
+    words = [word for word in first[:3] if word not in ("TEMPORARY", "TEMP")]
+    if words[:2] != ["CREATE", "TABLE"] or _MENTIONED.search(text) is None:
+        return False
+    at, depth = Cursor(text, readable(text)), 0
+    while not at.ended and not (depth == 0 and at.sees("AS")):
+        if depth == 0 and at.sees("WITH", "("):
+            return True
+        depth += {"(": 1, ")": -1}.get(at.spelling(), 0)
+        at.advance()
+    return False
+
+
+def connector_view(text: str, tokens: Sequence[Token]) -> str:
+    """Return the statement that creates the view.
+
+    :raises ServerError: PARSE_SYNTAX, INVALID_CONNECTOR or NOT_SUPPORTED, with a position.
+    """
+    at = Cursor(text, tokens)
+    at.expect("CREATE")
+    temporary = at.accept_any("TEMPORARY", "TEMP") is not None
+    at.expect("TABLE")
+    start = at.offset
+    if temporary and at.sees("IF", "NOT", "EXISTS"):
+        hint = "A temporary table of another session is none of this one's: leave it out."
+        raise at.unexpected_token("the name of a table", hint=hint)
+    if_not_exists = at.accept("IF", "NOT", "EXISTS")
+    name = clauses.table_name(at)
+    if not at.sees("("):
+        raise at.unexpected_token("(", hint="A table of a connector has a list of columns.")
+    columns_at = at.offset
+    listed = column_list(at)
+    comment = at.string("a comment in quotes") if at.accept("COMMENT") else None
+    at.expect("WITH")
+    options_at = at.offset
+    options = clauses.options(at)
+    at.end()
+    table = ConnectorTable(
+        name=name,
+        columns=_columns(at, listed, columns_at),
+        options=options,
+        primary_key=_key(at, listed, columns_at),
+        comment=comment,
+        temporary=temporary,
+        if_not_exists=if_not_exists,
+    )
+    try:
+        return view_sql(table)
+    except OptionError as error:
+        connector, reason = options["connector"], str(error)
+        raise at.failure(
+            Code.INVALID_CONNECTOR, offset=options_at, connector=connector, reason=reason
+        ) from error
+    except UnknownConnectorError as error:
+        what = f"The {error} of the table {'.'.join(name)}"
+        raise at.failure(Code.NOT_SUPPORTED, offset=start, what=what, hint=error.hint) from error
+
+
+def _columns(
+    at: Cursor, listed: ColumnList, offset: int
+) -> tuple[GeneratedColumn | DerivedColumn, ...]:
+    found: list[GeneratedColumn | DerivedColumn] = []
+    if listed.watermark is not None:
+        raise _unsupported(at, offset, "A WATERMARK of a generator", "No row of it is late.")
+    if listed.expectations or listed.assertions:
+        raise _unsupported(
+            at,
+            offset,
+            "A constraint of a generator",
+            "Write it into the materialized table that reads it.",
+        )
+    for column in listed.columns:
+        match column:
+            case PhysicalColumn(name=name, type=kind, nullable=nullable, comment=comment):
+                found.append(
+                    GeneratedColumn(name=name, type=kind, nullable=nullable, comment=comment)
+                )
+            case ComputedColumn(name=name, expression=expression, comment=comment):
+                found.append(DerivedColumn(name=name, expression=expression, comment=comment))
+            case other:
+                what = f"The column {other.name} of a generator, which has no type,"
+                raise _unsupported(at, offset, what, "Write its type; generators have no metadata.")
+    return tuple(found)
+
+
+def _key(at: Cursor, listed: ColumnList, offset: int) -> tuple[str, ...]:
+    if listed.primary_key is None:
+        return ()
+    names = {column.name.lower() for column in listed.columns}
+    for name in listed.primary_key.columns:
+        if name.lower() not in names:
+            raise _unsupported(at, offset, f"A primary key on {name}", "There is no such column.")
+    return listed.primary_key.columns
+
+
+def _unsupported(at: Cursor, offset: int, what: str, hint: str) -> ServerError:
+    return at.failure(Code.NOT_SUPPORTED, offset=offset, what=what, hint=hint)

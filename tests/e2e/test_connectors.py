@@ -1,0 +1,101 @@
+"""Tables of Flink's generating connectors, read by queries and ingested by materialized tables."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import tidegate
+from tests.support.fixtures.server import Server, last_rows
+from tidegate.cli.split import split
+
+pytestmark = pytest.mark.spark
+
+GENERATORS = Path(__file__).parents[1] / "sql" / "fixtures" / "generators.sql"
+
+
+@pytest.fixture
+def cursor(server: Server) -> Iterator[tidegate.Cursor]:
+    """A cursor in a schema of its own."""
+    schema = f"connectors_{uuid.uuid4().hex[:8]}"
+    with closing(server.connect()) as connection, connection.cursor() as cursor:
+        last_rows(cursor, f"CREATE SCHEMA {schema}", f"USE {schema}")
+        yield cursor
+        last_rows(cursor, f"DROP SCHEMA {schema} CASCADE")
+
+
+def test_flinks_tutorial_creates_and_reads_its_generators(cursor: tidegate.Cursor) -> None:
+    last_rows(cursor, *(part.sql for part in split(GENERATORS.read_text("utf-8")) if part.sql))
+    logged = last_rows(cursor, "SELECT * FROM `user_log` LIMIT 50")
+    assert len(logged) == 50
+    [today] = last_rows(cursor, "SELECT date_format(current_date, 'yyyyMMdd'), now()")
+    for item, user, at, day in logged:
+        assert 0 <= item < 1000 and 0 <= user < 100 and day == today[0]
+        assert 0 <= (today[1] - at).total_seconds() < 5 * 3600 + 60
+    products = last_rows(cursor, "SELECT * FROM dim_product LIMIT 50")
+    assert len({title for _, title, *_ in products}) > 20
+    assert all("." in domain for _, _, domain, _, _ in products)
+    for endless in ("SELECT count(*) FROM user_log", "CREATE TABLE copy AS SELECT * FROM user_log"):
+        with pytest.raises(tidegate.Error, match="The table has no end"):
+            cursor.execute(endless)
+    assert last_rows(cursor, "SHOW TABLES LIKE 'copy'") == []
+    assert last_rows(cursor, "DROP TEMPORARY TABLE user_log", "SHOW VIEWS LIKE 'user_log'") == []
+
+
+def test_the_values_of_datagen_have_their_types_and_limits(cursor: tidegate.Cursor) -> None:
+    last_rows(
+        cursor,
+        """CREATE TABLE every_type (
+  id BIGINT COMMENT 'from 5 on', tiny TINYINT, big BIGINT, wide DOUBLE, price DECIMAL(5, 2),
+  name VARCHAR(40), code STRING, data BINARY, flag BOOLEAN, day DATE, at TIMESTAMP(3),
+  twice AS id * 2, PRIMARY KEY (id) NOT ENFORCED
+) WITH (
+  'connector' = 'datagen', 'fields.id.start' = '5', 'fields.id.end' = '104',
+  'fields.tiny.min' = '-3', 'fields.tiny.max' = '3', 'fields.price.min' = '0.5',
+  'fields.code.length' = '7', 'fields.code.null-rate' = '0.5', 'fields.at.max-past' = '1 h'
+)""",
+    )
+    [row] = last_rows(
+        cursor,
+        """SELECT count(*), min(id), max(id), count(DISTINCT tiny), min(tiny), max(tiny),
+  min(big) < 0 AND max(big) > 0, count(wide), min(price) >= 0.5, max(length(name)),
+  max(length(code)), count(code) BETWEEN 20 AND 80, count(data), count(DISTINCT flag),
+  min(day) = current_date, min(at) > now() - INTERVAL 61 MINUTES, sum(twice)
+FROM every_type""",
+    )
+    assert row[:6] == (100, 5, 104, 7, -3, 3)
+    assert row[6:] == (True, 100, True, 40, 7, True, 100, 2, True, True, 2 * sum(range(5, 105)))
+    types = last_rows(cursor, "DESCRIBE every_type")
+    assert [kind for _, kind, *_ in types][:5] == [
+        *("bigint", "tinyint", "bigint", "double", "decimal(5,2)"),
+    ]
+    assert types[0][2] == "from 5 on"
+
+
+def test_a_materialized_table_ingests_what_is_generated(cursor: tidegate.Cursor) -> None:
+    last_rows(
+        cursor,
+        """CREATE TABLE clicks (id BIGINT, page STRING) WITH (
+  'connector' = 'faker', 'rows-per-second' = '50', 'number-of-rows' = '60',
+  'fields.id.expression' = '#{number.numberBetween ''1'',''9''}',
+  'fields.page.expression' = 'https://#{internet.domainName}/#{lorem.word}')""",
+        "CREATE MATERIALIZED TABLE seen FRESHNESS = INTERVAL '1' DAY REFRESH_MODE = FULL "
+        "AS SELECT c.id, upper(page) AS page FROM clicks c WHERE id < 10",
+    )
+    deadline = time.monotonic() + 60
+    while last_rows(cursor, "SELECT count(*) FROM seen") != [(60,)]:
+        assert time.monotonic() < deadline
+        last_rows(cursor, "ALTER MATERIALIZED TABLE seen REFRESH")
+        time.sleep(0.5)
+    last_rows(cursor, "ALTER MATERIALIZED TABLE seen REFRESH")
+    [(rows, ids, pages)] = last_rows(
+        cursor, "SELECT count(*), count(DISTINCT id), count_if(page LIKE 'HTTPS://%.%/%') FROM seen"
+    )
+    assert (rows, ids, pages) == (60, 8, 60)
+    last_rows(cursor, "DROP MATERIALIZED TABLE seen")
+    assert last_rows(cursor, "DROP TABLE IF EXISTS clicks", "SHOW VIEWS") == []
