@@ -8,6 +8,7 @@ import pytest
 
 from tidegate_server.core.connectors import datagen, faker
 from tidegate_server.core.connectors.options import OptionError
+from tidegate_server.core.connectors.tables import RATE_PROPERTY, stream_query
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.types import parse_type
 from tidegate_server.core.sql.parse import parse
@@ -37,7 +38,10 @@ def test_expressions(expression: str, sql: str | None) -> None:
 @pytest.mark.parametrize(
     ("expression", "reason"),
     [
-        ("#{book.titel}", "no provider book.titel; did you mean book.title?"),
+        (
+            "#{internet.domainNam}",
+            "no provider internet.domainNam; did you mean internet.domainName?",
+        ),
         ("#{qqqq}", "there is no provider qqqq"),
         ("#{number.numberBetween '1'}", "takes 2 arguments, not 1"),
         ("#{number.numberBetween '5','1'}", "1 is less than 5"),
@@ -93,12 +97,23 @@ COMMENT 'c' WITH ('connector' = 'datagen', 'fields.a.start' = '1', 'fields.a.end
     found = view(text)
     assert found.startswith(
         "CREATE VIEW IF NOT EXISTS `s`.`t x` (`a` COMMENT 'it\\'s', `b`) COMMENT 'c' "
-        "TBLPROPERTIES ('connector' = 'datagen', 'connector.stream' = 'SELECT `a`, a + 1 AS `b` "
+        "TBLPROPERTIES ('connector' = 'datagen', 'connector.rows-per-second' = '10000', "
+        "'connector.number-of-rows' = '3') AS "
     )
-    assert "(SELECT value FROM STREAM rate(rowsPerSecond => 10000) WHERE value < 3)" in found
     assert found.endswith(
         "AS SELECT `a`, a + 1 AS `b` FROM (SELECT CAST(1 + id AS INT) AS `a` FROM range(3))"
     )
+
+
+def test_the_stream_of_a_view_is_its_query_over_another_relation() -> None:
+    text = "SELECT id + 1 AS a FROM range(3)"
+    given = {"connector.rows-per-second": "5", "connector.number-of-rows": "3"}
+    assert stream_query(text, given) == (
+        "SELECT id + 1 AS a FROM "
+        "(SELECT value AS id FROM STREAM rate(rowsPerSecond => 5) WHERE value < 3)"
+    )
+    for other in ({}, {**given, "connector.number-of-rows": "4"}, {**given, RATE_PROPERTY: "x"}):
+        assert stream_query(text, other) is None
 
 
 def test_a_temporary_table_is_a_temporary_view_without_properties() -> None:

@@ -14,8 +14,8 @@ from tidegate_server.core.model.types import ColumnType, TypeKind, parse_type
 
 PROPERTY = "connector"
 """The property of a view that has the name of its connector."""
-STREAM_PROPERTY = "connector.stream"
-"""The property with the query that a materialized table ingests instead of the view."""
+RATE_PROPERTY = "connector.rows-per-second"
+ROWS_PROPERTY = "connector.number-of-rows"
 KEY_PROPERTY = "connector.primary-key"
 
 _ROWS_PER_SECOND = 10_000
@@ -54,35 +54,24 @@ _ELSEWHERE_ANY = "There are the connectors datagen and faker."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GeneratedColumn:
-    """A physical column, whose type is Spark's."""
+class ConnectorColumn:
+    """A column that the connector fills, or a computed one, which may use those."""
 
     name: str
-    type: str
+    type: str = ""
+    """Spark's type; empty for a computed column."""
+    expression: str = ""
     nullable: bool = True
     comment: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DerivedColumn:
-    """A computed column, whose expression may use the physical ones."""
-
-    name: str
-    expression: str
-    comment: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorTable:
-    """What CREATE TABLE ... WITH ('connector' = ...) says."""
+    """What CREATE TABLE ... WITH ('connector' = ...) says of the rows."""
 
-    name: tuple[str, ...]
-    columns: tuple[GeneratedColumn | DerivedColumn, ...]
+    columns: tuple[ConnectorColumn, ...]
     options: Mapping[str, str]
     primary_key: tuple[str, ...] = ()
-    comment: str | None = None
-    temporary: bool = False
-    if_not_exists: bool = False
 
 
 class UnknownConnectorError(Exception):
@@ -95,28 +84,48 @@ class UnknownConnectorError(Exception):
         super().__init__(f"connector '{connector}'")
 
 
-def view_sql(table: ConnectorTable) -> str:
-    """Return the statement that creates the view.
+def properties(table: ConnectorTable) -> dict[str, str]:
+    """Return the properties of the view.
 
     :raises OptionError: for invalid options.
     :raises UnknownConnectorError: if the connector is another one.
     """
     source = _Source.of(table)
-    words = ["CREATE", "TEMPORARY VIEW" if table.temporary else "VIEW"]
-    if table.if_not_exists:
-        words.append("IF NOT EXISTS")
-    words.append(".".join(map(quote_identifier, table.name)))
-    listed = (
-        quote_identifier(each.name)
-        + (f" COMMENT {quote_literal(each.comment)}" if each.comment is not None else "")
-        for each in table.columns
-    )
-    words.append(f"({', '.join(listed)})")
-    if table.comment is not None:
-        words.append(f"COMMENT {quote_literal(table.comment)}")
-    if not table.temporary:  # Spark keeps no properties of temporary views
-        words.append(f"TBLPROPERTIES ({', '.join(_properties(table, source))})")
-    return f"{' '.join(words)} AS {source.query(_numbers(source.rows), 'id')}"
+    found = {PROPERTY: table.options["connector"], RATE_PROPERTY: str(source.rows_per_second)}
+    if source.rows is not None:
+        found[ROWS_PROPERTY] = str(source.rows)
+    if table.primary_key:
+        found[KEY_PROPERTY] = ", ".join(table.primary_key)
+    return found
+
+
+def view_query(table: ConnectorTable) -> str:
+    """Return the query of the view.
+
+    :raises OptionError: for invalid options.
+    :raises UnknownConnectorError: if the connector is another one.
+    """
+    source = _Source.of(table)
+    return source.query(_numbers(source.rows))
+
+
+def stream_query(text: str, given: Mapping[str, str]) -> str | None:
+    """Return the query that a materialized table ingests instead of a view.
+
+    It is that of the view over another relation: anybody may write the properties, but the text of
+    the view was checked when it was created.
+
+    :param text: the query of the view.
+    :param given: the properties of the view.
+    :return: None if the view is no table of a connector.
+    """
+    rate, rows = given.get(RATE_PROPERTY, ""), given.get(ROWS_PROPERTY, "")
+    if not rate.isdecimal() or not (rows == "" or rows.isdecimal()):
+        return None
+    before, found, after = text.partition(_numbers(int(rows) if rows else None))
+    limit = f" WHERE value < {rows}" if rows else ""
+    stream = f"(SELECT value AS id FROM STREAM rate(rowsPerSecond => {rate}){limit})"
+    return f"{before}{stream}{after}" if found else None
 
 
 def _numbers(rows: int | None) -> str:
@@ -125,17 +134,6 @@ def _numbers(rows: int | None) -> str:
         return f"range({rows})"
     end = f"id < {_MOST_ROWS} OR raise_error({quote_literal(_ENDLESS)}) IS NULL"
     return f"(SELECT id FROM range({_MOST_ROWS + 1}) WHERE {end})"
-
-
-def _properties(table: ConnectorTable, source: _Source) -> list[str]:
-    stream = f"STREAM rate(rowsPerSecond => {source.rows_per_second})"
-    if source.rows is not None:
-        stream = f"(SELECT value FROM {stream} WHERE value < {source.rows})"
-    query = source.query(stream, "value")
-    given = {PROPERTY: table.options["connector"], STREAM_PROPERTY: query}
-    if table.primary_key:
-        given[KEY_PROPERTY] = ", ".join(table.primary_key)
-    return [f"{quote_literal(key)} = {quote_literal(value)}" for key, value in given.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +149,7 @@ class _Source:
         if connector not in ("datagen", "faker"):
             raise UnknownConnectorError(connector)
         fields = _DATAGEN if connector == "datagen" else _FAKER
-        physical = [each for each in table.columns if isinstance(each, GeneratedColumn)]
-        names = {each.name.lower(): each.name for each in physical}
+        names = {each.name.lower(): each.name for each in table.columns if each.type}
         return cls(table, options.read_options(table.options, _TABLE, fields, names))
 
     @property
@@ -167,27 +164,27 @@ class _Source:
         limits.append(self.options.table.get("number-of-rows"))
         return min((each for each in limits if each is not None), default=None)
 
-    def query(self, rows: str, row: str) -> str:
-        """Return the query over a relation with one row for each row, and its number."""
+    def query(self, numbers: str) -> str:
+        """Return the query over a relation whose column ``id`` counts the rows from 0."""
         physical, derived = [], []
         for each in self.table.columns:
             name = quote_identifier(each.name)
-            if isinstance(each, GeneratedColumn):
-                physical.append(f"{self._value(each, row)} AS {name}")
+            if each.type:
+                physical.append(f"{self._value(each)} AS {name}")
                 derived.append(name)
             else:
                 derived.append(f"{each.expression} AS {name}")
-        if not any(isinstance(each, DerivedColumn) for each in self.table.columns):
-            return f"SELECT {', '.join(physical)} FROM {rows}"
-        return f"SELECT {', '.join(derived)} FROM (SELECT {', '.join(physical)} FROM {rows})"
+        if all(each.type for each in self.table.columns):
+            return f"SELECT {', '.join(physical)} FROM {numbers}"
+        return f"SELECT {', '.join(derived)} FROM (SELECT {', '.join(physical)} FROM {numbers})"
 
-    def _value(self, column: GeneratedColumn, row: str) -> str:
+    def _value(self, column: ConnectorColumn) -> str:
         given = self.options.fields.get(column.name, {})
         found = parse_type(column.type)
         if self.table.options["connector"] == "faker":
             value = _faked(column, given)
         else:
-            value = datagen.value_sql(column.name, found, given, row)
+            value = datagen.value_sql(column.name, found, given, "id")
         value = _cast(value, found)
         share = given.get("null-rate", 0)
         if share and not column.nullable:
@@ -195,7 +192,7 @@ class _Source:
         return f"IF(rand() < {share}D, NULL, {value})" if share else value
 
 
-def _faked(column: GeneratedColumn, given: Mapping[str, Any]) -> str:
+def _faked(column: ConnectorColumn, given: Mapping[str, Any]) -> str:
     if "expression" not in given:
         raise OptionError(f"fields.{column.name}.expression is missing")
     try:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from sqlglot.tokenizer_core import Token
 
 from tidegate_server.core.connectors.options import OptionError
 from tidegate_server.core.connectors.tables import (
+    ConnectorColumn,
     ConnectorTable,
-    DerivedColumn,
-    GeneratedColumn,
     UnknownConnectorError,
-    view_sql,
+    properties,
+    view_query,
 )
 from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.model.names import quote_identifier, quote_literal
 from tidegate_server.core.sql import clauses
 from tidegate_server.core.sql.columns import ColumnList, column_list
 from tidegate_server.core.sql.cursor import Cursor
@@ -51,11 +52,11 @@ def connector_view(text: str, tokens: Sequence[Token]) -> str:
     at.expect("CREATE")
     temporary = at.accept_any("TEMPORARY", "TEMP") is not None
     at.expect("TABLE")
-    start = at.offset
     if temporary and at.sees("IF", "NOT", "EXISTS"):
         hint = "A temporary table of another session is none of this one's: leave it out."
         raise at.unexpected_token("the name of a table", hint=hint)
     if_not_exists = at.accept("IF", "NOT", "EXISTS")
+    name_at = at.offset
     name = clauses.table_name(at)
     if not at.sees("("):
         raise at.unexpected_token("(", hint="A table of a connector has a list of columns.")
@@ -67,47 +68,54 @@ def connector_view(text: str, tokens: Sequence[Token]) -> str:
     options = clauses.options(at)
     at.end()
     table = ConnectorTable(
-        name=name,
         columns=_columns(at, listed, columns_at),
         options=options,
         primary_key=_key(at, listed, columns_at),
-        comment=comment,
-        temporary=temporary,
-        if_not_exists=if_not_exists,
     )
+    words = ["CREATE", "TEMPORARY VIEW" if temporary else "VIEW"]
+    words += ["IF NOT EXISTS"] if if_not_exists else []
+    words += [".".join(map(quote_identifier, name)), f"({', '.join(map(_column, table.columns))})"]
+    words += [f"COMMENT {quote_literal(comment)}"] if comment is not None else []
     try:
-        return view_sql(table)
+        if not temporary:  # Spark keeps no properties of temporary views
+            words.append(f"TBLPROPERTIES ({', '.join(_pairs(properties(table)))})")
+        return f"{' '.join(words)} AS {view_query(table)}"
     except OptionError as error:
-        connector, reason = options["connector"], str(error)
         raise at.failure(
-            Code.INVALID_CONNECTOR, offset=options_at, connector=connector, reason=reason
+            Code.INVALID_CONNECTOR,
+            offset=options_at,
+            connector=options["connector"],
+            reason=str(error),
         ) from error
     except UnknownConnectorError as error:
         what = f"The {error} of the table {'.'.join(name)}"
-        raise at.failure(Code.NOT_SUPPORTED, offset=start, what=what, hint=error.hint) from error
+        raise _unsupported(at, name_at, what, error.hint) from error
 
 
-def _columns(
-    at: Cursor, listed: ColumnList, offset: int
-) -> tuple[GeneratedColumn | DerivedColumn, ...]:
-    found: list[GeneratedColumn | DerivedColumn] = []
+def _pairs(given: Mapping[str, str]) -> Iterator[str]:
+    return (f"{quote_literal(key)} = {quote_literal(value)}" for key, value in given.items())
+
+
+def _column(column: ConnectorColumn) -> str:
+    comment = "" if column.comment is None else f" COMMENT {quote_literal(column.comment)}"
+    return f"{quote_identifier(column.name)}{comment}"
+
+
+def _columns(at: Cursor, listed: ColumnList, offset: int) -> tuple[ConnectorColumn, ...]:
     if listed.watermark is not None:
         raise _unsupported(at, offset, "A WATERMARK of a generator", "No row of it is late.")
     if listed.expectations or listed.assertions:
-        raise _unsupported(
-            at,
-            offset,
-            "A constraint of a generator",
-            "Write it into the materialized table that reads it.",
-        )
+        hint = "Write it into the materialized table that reads the generator."
+        raise _unsupported(at, offset, "A constraint of a generator", hint)
+    found = []
     for column in listed.columns:
         match column:
             case PhysicalColumn(name=name, type=kind, nullable=nullable, comment=comment):
                 found.append(
-                    GeneratedColumn(name=name, type=kind, nullable=nullable, comment=comment)
+                    ConnectorColumn(name=name, type=kind, nullable=nullable, comment=comment)
                 )
             case ComputedColumn(name=name, expression=expression, comment=comment):
-                found.append(DerivedColumn(name=name, expression=expression, comment=comment))
+                found.append(ConnectorColumn(name=name, expression=expression, comment=comment))
             case other:
                 what = f"The column {other.name} of a generator, which has no type,"
                 raise _unsupported(at, offset, what, "Write its type; generators have no metadata.")

@@ -6,10 +6,11 @@ https://nightlies.apache.org/flink/flink-docs-stable/docs/connectors/table/overv
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidegate_server.core.connectors.tables import STREAM_PROPERTY
+from tidegate_server.core.connectors.tables import PROPERTY, stream_query
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.names import qualify, quote_identifier
 from tidegate_server.core.sql.clauses import table_name
@@ -18,6 +19,7 @@ from tidegate_server.core.sql.dialect import readable
 from tidegate_server.engine.query.references import Reference, parse_query, rewrite
 from tidegate_server.engine.query.resolution import current_place, is_temporary_view
 from tidegate_server.engine.storage.entries import entry_of
+from tidegate_server.engine.storage.jvm import items
 
 _DROP = re.compile(r"\bDROP\s+TABLE\b", re.IGNORECASE)
 
@@ -27,9 +29,9 @@ def expand_connectors(spark: SparkSession, text: str) -> str:
 
     :raises pyspark.errors.ParseException: if it is not a single query.
     """
-    query = parse_query(spark, text)
+    parsed = parse_query(spark, text)
     streams = {
-        reference.parts: _stream_of(spark, reference.parts) for reference in query.references
+        reference.parts: _stream_of(spark, reference.parts) for reference in parsed.references
     }
     if not any(streams.values()):
         return text
@@ -41,7 +43,7 @@ def expand_connectors(spark: SparkSession, text: str) -> str:
         alias = "" if reference.aliased else f" AS {quote_identifier(reference.parts[-1])}"
         return f"({stream}){alias}"
 
-    return rewrite(query, replacement)
+    return rewrite(parsed, replacement)
 
 
 def drop_as_view(spark: SparkSession, text: str) -> str:
@@ -58,18 +60,26 @@ def drop_as_view(spark: SparkSession, text: str) -> str:
         name = table_name(at)
     except ServerError:
         return text  # Spark reports it
-    if _stream_of(spark, name) is None:
-        return text
-    return f"{text[:start]}VIEW {text[start + len('VIEW ') :]}"
+    view = _connector_view(spark, name)
+    return text if view is None else f"{text[:start]}VIEW {text[start + len('VIEW ') :]}"
 
 
 def _stream_of(spark: SparkSession, parts: tuple[str, ...]) -> str | None:
     """Return the query over the stream of a connector's table; None for any other name."""
+    view = _connector_view(spark, parts)
+    return None if view is None else stream_query(str(view.viewText().get()), _properties(view))
+
+
+def _connector_view(spark: SparkSession, parts: tuple[str, ...]) -> Any | None:
     if len(parts) > 3 or is_temporary_view(spark, parts):
         return None
     place = current_place(spark)
     entry = entry_of(spark, qualify(parts, place.catalog, place.schema))
-    if entry is None or str(entry.tableType().name()) != "VIEW":
+    if entry is None or not entry.viewText().isDefined():
         return None
-    found = entry.properties().get(STREAM_PROPERTY)
-    return str(found.get()) if found.isDefined() else None
+    return entry if PROPERTY in _properties(entry) else None
+
+
+def _properties(entry: Any) -> dict[str, str]:
+    pairs = items(entry.properties().toSeq())
+    return {str(pair._1()): str(pair._2()) for pair in pairs}
