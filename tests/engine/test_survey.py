@@ -138,18 +138,26 @@ BEYOND = [
 ]
 
 
+@pytest.fixture(scope="module")
+def schema_with_tables(module_session: Session, module_schema: str) -> str:
+    for statement in (
+        "CREATE TABLE t (a INT, b STRING) USING delta",
+        "ALTER TABLE t SET TBLPROPERTIES (delta.enableChangeDataFeed = true)",
+        "CREATE TABLE x (a INT) USING delta",
+        "CREATE TABLE p (a INT, b INT) USING parquet PARTITIONED BY (b)",
+        "CREATE VIEW v AS SELECT a FROM t",
+        "CREATE FUNCTION f() RETURNS INT RETURN (SELECT max(a) FROM t)",
+    ):
+        module_session.execute(statement)
+    return module_schema
+
+
 @pytest.fixture
-def tables(session: Session, schema: str) -> str:
-    session.execute(
-        "CREATE TABLE t (a INT, b STRING) USING delta "
-        "TBLPROPERTIES (delta.enableChangeDataFeed = true)"
-    )
-    session.execute("CREATE TABLE x (a INT) USING delta")
-    session.execute("CREATE TABLE p (a INT, b INT) USING parquet PARTITIONED BY (b)")
-    session.execute("CREATE VIEW v AS SELECT a FROM t")
+def tables(session: Session, schema_with_tables: str) -> str:
+    """The schema of tables that no test changes, current in the session, with a temporary view."""
+    session.execute(f"USE {schema_with_tables}")
     session.execute("CREATE TEMPORARY VIEW tv AS SELECT * FROM v")
-    session.execute("CREATE FUNCTION f() RETURNS INT RETURN (SELECT max(a) FROM t)")
-    return schema
+    return schema_with_tables
 
 
 def test_statements_read_what_they_name_and_what_stands_behind_it(
@@ -199,6 +207,7 @@ def test_a_path_is_read_at_its_place(session: Session, tables: str) -> None:
     [reading] = survey(session, "SELECT * FROM copy").readings
     assert reading.name is not None
     assert (reading.name.table, reading.location) == ("copy", location)
+    session.execute("DROP TABLE copy")
 
 
 def test_a_query_on_the_system_schema_tells_where_it_mentions_what(

@@ -20,11 +20,10 @@ _ROOM = "-XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=300m"
 otherwise, Spark's code has no room: Java discards code and compiles it again, a quarter of all
 work."""
 
-SHORT_LIVED = (
-    {}
-    if FULL
-    else {"spark.driver.extraJavaOptions": f"{COMPILE_ONCE} {_ROOM} -Ddelta.log.cacheSize=20"}
-)
+SHORT_LIVED = {
+    "spark.driver.extraJavaOptions": "-Ddelta.log.cacheSize=20"
+    + ("" if FULL else f" {COMPILE_ONCE} {_ROOM}")
+}
 """Options for a Spark that lives for minutes: to optimize code takes a quarter of the processors,
 more than it gains; in a full run, which takes hours, it is worth it. And Delta remembers few
 tables, of which each test makes some of its own."""
