@@ -26,6 +26,8 @@ CREATE = (
 )
 SOME = (1, 3, 22)
 """Queries of TPC-H for a short run: an aggregate, a join with a limit, an anti-join."""
+SCALE = 0.01 if FULL else 0.001
+"""60,000 rows of lineitem, or 6,000; each of the queries has rows at either scale."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +51,7 @@ def load(server: Server, benchmark: Benchmark, folder: Path) -> None:
 
 
 def test_tpch_as_materialized_tables_of_an_ordinary_user(house: Server, tmp_path: Path) -> None:
-    benchmark = Benchmark("tpch", 0.01)
+    benchmark = Benchmark("tpch", SCALE)
     load(house, benchmark, tmp_path)
     queries = benchmark.queries("tpch.")
     chosen = queries if FULL else {number: queries[number] for number in SOME}
@@ -81,7 +83,7 @@ def test_tpch_as_materialized_tables_of_an_ordinary_user(house: Server, tmp_path
 
 @pytest.mark.skipif(not FULL, reason="for the long run")
 def test_tpcds_queries_of_an_ordinary_user(house: Server, tmp_path: Path) -> None:
-    benchmark = Benchmark("tpcds", 0.01)
+    benchmark = Benchmark("tpcds", SCALE)
     load(house, benchmark, tmp_path)
     run_as(house, "root", "GRANT SELECT ON SCHEMA tpcds TO USER ann")
     different = []

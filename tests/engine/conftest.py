@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from tests.support.spark_settings import BRIEF, IN_MEMORY, SHORT_LIVED, WITHOUT_FORKS
+from tests.support.spark_settings import BRIEF, IN_MEMORY, WITHOUT_FORKS
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Answer, Executed, Failure, Progress, TableList
 from tidegate_server.core.messages.encoding import decode_answer, encode_request, encode_ticket
@@ -181,7 +181,7 @@ def start_engine() -> Iterator[Callable[..., EngineProcess]]:
 @pytest.fixture(scope="session")
 def engine(start_engine: Callable[..., EngineProcess]) -> EngineProcess:
     """The engine that all tests share."""
-    return start_engine(settings={**SHORT_LIVED, **IN_MEMORY, **WITHOUT_FORKS})
+    return start_engine()
 
 
 @pytest.fixture
@@ -203,6 +203,27 @@ def session(client: Client) -> Iterator[Session]:
 @pytest.fixture
 def schema(session: Session) -> Iterator[str]:
     """A fresh schema, current in the session."""
+    yield from _new_schema(session)
+
+
+@pytest.fixture(scope="module")
+def module_session(engine: EngineProcess) -> Iterator[Session]:
+    """A session in which a module makes what all its tests read."""
+    connection = engine.client()
+    opened = Session(connection)
+    yield opened
+    connection.call(CloseSession(session_id=opened.id))
+    connection.close()
+
+
+@pytest.fixture(scope="module")
+def module_schema(module_session: Session) -> Iterator[str]:
+    """A schema for all tests of a module that change nothing in it."""
+    yield from _new_schema(module_session)
+
+
+def _new_schema(session: Session) -> Iterator[str]:
+    """Create a schema that is current in the session until it is dropped."""
     name = f"s{uuid.uuid4().hex[:8]}"
     session.execute(f"CREATE SCHEMA {name}")
     session.execute(f"USE {name}")

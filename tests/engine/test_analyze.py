@@ -21,8 +21,7 @@ from tidegate_server.engine.session.sessions import Child
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def tables(lake: Lake) -> Lake:
+def create_tables(lake: Lake) -> Lake:
     lake.sql(
         "CREATE TABLE t (a INT COMMENT 'the a', b STRING) USING delta",
         "INSERT INTO t VALUES (1, 'x'), (2, 'y')",
@@ -33,6 +32,18 @@ def tables(lake: Lake) -> Lake:
         "CREATE FUNCTION plus_one(x INT) RETURNS INT RETURN x + 1",
     )
     return lake
+
+
+@pytest.fixture(scope="module")
+def tables(module_lake: Lake) -> Lake:
+    """Tables, views and a function that no test changes; tests may add views."""
+    return create_tables(module_lake)
+
+
+@pytest.fixture
+def own_tables(lake: Lake) -> Lake:
+    """The same, for a test that changes them."""
+    return create_tables(lake)
 
 
 def analyze(lake: Lake, sql: str) -> Analysis:
@@ -175,29 +186,32 @@ def test_stars_are_written_out(tables: Lake, sql: str, text: str) -> None:
     assert expand(tables, sql) == text
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "select * from t",
-        "select * from t natural join u",
-        "select * from (select a.*, b.* from t a, t b) where 1 = 0",
-        "select * from t pivot (count(*) for b in ('x', 'y'))",
-        "select a, b from t where exists (select 1 from u where c = 1)",
-        "select b, c from t, u where t.a = u.a",
-    ],
+BEFORE_COLUMNS_CAME = (
+    "select * from t",
+    "select * from t natural join u",
+    "select * from (select a.*, b.* from t a, t b) where 1 = 0",
+    "select * from t pivot (count(*) for b in ('x', 'y'))",
+    "select a, b from t where exists (select 1 from u where c = 1)",
+    "select b, c from t, u where t.a = u.a",
 )
-def test_columns_that_sources_get_later_change_nothing(tables: Lake, sql: str) -> None:
-    answer = analyze(tables, sql)
-    tables.sql("ALTER TABLE u ADD COLUMN b STRING", "ALTER TABLE t ADD COLUMN c INT")
-    recorded = {source.name: source.columns for source in answer.sources}
-    later = Tables(tables.root.newSession(), tables.format, recorded=recorded)
-    text = later.pin(answer.expanded_query, "spark_catalog", "default")
-    assert tuple(later.spark.sql(text).columns) == answer.schema.names()
+
+
+def test_columns_that_sources_get_later_change_nothing(own_tables: Lake) -> None:
+    answers = [analyze(own_tables, sql) for sql in BEFORE_COLUMNS_CAME]
+    own_tables.sql("ALTER TABLE u ADD COLUMN b STRING", "ALTER TABLE t ADD COLUMN c INT")
+    for answer in answers:
+        recorded = {source.name: source.columns for source in answer.sources}
+        later = Tables(own_tables.root.newSession(), own_tables.format, recorded=recorded)
+        text = later.pin(answer.expanded_query, "spark_catalog", "default")
+        assert tuple(later.spark.sql(text).columns) == answer.schema.names()
 
 
 def test_names_of_other_schemas_are_kept(tables: Lake) -> None:
     tables.sql("USE default")
-    assert expand(tables, f"select a from {tables.schema}.t") == "select a from ~`t`"
+    try:
+        assert expand(tables, f"select a from {tables.schema}.t") == "select a from ~`t`"
+    finally:
+        tables.sql(f"USE {tables.schema}")
 
 
 def test_columns_written_with_their_schema_are_found_again(tables: Lake) -> None:
@@ -224,8 +238,8 @@ def test_functions_in_views_are_those_of_the_view(tables: Lake) -> None:
     assert pinned_rows(tables, "select n from f") == [(2,), (3,)]
 
 
-def test_functions_that_a_refresh_could_not_pin_or_find_are_refused(tables: Lake) -> None:
-    tables.sql(
+def test_functions_that_a_refresh_could_not_pin_or_find_are_refused(own_tables: Lake) -> None:
+    own_tables.sql(
         "CREATE FUNCTION newest(x INT) RETURNS STRING RETURN (SELECT max(b) FROM t WHERE a < x)",
         "CREATE FUNCTION below(x INT) RETURNS TABLE (a INT) RETURN SELECT a FROM t WHERE a < x",
         "CREATE FUNCTION upto(x INT) RETURNS TABLE (a INT) RETURN SELECT explode(sequence(1, x))",
@@ -238,30 +252,30 @@ def test_functions_that_a_refresh_could_not_pin_or_find_are_refused(tables: Lake
         "SELECT u.c, f.a FROM u, LATERAL below(u.a) AS f",
         "SELECT * FROM calling",
     ):
-        failed = failure(tables, query)
+        failed = failure(own_tables, query)
         assert failed.code == "MT_QUERY_UNSUPPORTED"
-        assert f"reads spark_catalog.{tables.schema}.t; replace the call by" in failed.message
+        assert f"reads spark_catalog.{own_tables.schema}.t; replace the call by" in failed.message
     for query in (
-        f"SELECT a FROM table_changes('{tables.schema}.t', 0)",
-        f"SELECT u.a FROM u JOIN table_changes('{tables.schema}.t', 0) AS d ON d.a = u.a",
+        f"SELECT a FROM table_changes('{own_tables.schema}.t', 0)",
+        f"SELECT u.a FROM u JOIN table_changes('{own_tables.schema}.t', 0) AS d ON d.a = u.a",
     ):
-        failed = failure(tables, query)
+        failed = failure(own_tables, query)
         assert failed.code == "MT_QUERY_UNSUPPORTED"
         assert "table_changes hides the table it reads" in failed.message
-    failed = failure(tables, "SELECT * FROM upto(3)")
+    failed = failure(own_tables, "SELECT * FROM upto(3)")
     assert failed.code == "MT_QUERY_UNSUPPORTED"
     assert "only in the current schema" in failed.message
-    assert tables.rows("SELECT current_schema()") == [(tables.schema,)]
+    assert own_tables.rows("SELECT current_schema()") == [(own_tables.schema,)]
 
 
-def test_a_view_keeps_the_settings_it_was_created_under(tables: Lake) -> None:
-    tables.sql(
+def test_a_view_keeps_the_settings_it_was_created_under(own_tables: Lake) -> None:
+    own_tables.sql(
         "SET spark.sql.session.timeZone = Asia/Tokyo",
         "CREATE VIEW z AS SELECT date_format(timestamp_seconds(0), 'HH') AS h, a FROM t",
         "SET spark.sql.session.timeZone = UTC",
     )
-    assert pinned_rows(tables, "select h, a from z where a = 1") == [("09", 1)]
-    assert tables.rows("SHOW VIEWS LIKE '__tidegate*'") == []
+    assert pinned_rows(own_tables, "select h, a from z where a = 1") == [("09", 1)]
+    assert own_tables.rows("SHOW VIEWS LIKE '__tidegate*'") == []
 
 
 def test_the_time_zone_of_the_session_is_known(tables: Lake) -> None:
@@ -314,26 +328,26 @@ def test_what_is_unstable_is_told(tables: Lake) -> None:
     assert answer.unstable == ("D1 current_date", "D3 rand")
 
 
-def test_a_source_has_the_identity_of_its_table(tables: Lake) -> None:
-    (before,) = analyze(tables, "select a from t").sources
-    tables.sql("DROP TABLE t", "CREATE TABLE t (a INT) USING delta")
-    (after,) = analyze(tables, "select a from t").sources
+def test_a_source_has_the_identity_of_its_table(own_tables: Lake) -> None:
+    (before,) = analyze(own_tables, "select a from t").sources
+    own_tables.sql("DROP TABLE t", "CREATE TABLE t (a INT) USING delta")
+    (after,) = analyze(own_tables, "select a from t").sources
     assert before.name == after.name
     assert before.table_id != after.table_id
 
 
-def test_temporary_things_are_reported(tables: Lake) -> None:
-    tables.sql(
+def test_temporary_things_are_reported(own_tables: Lake) -> None:
+    own_tables.sql(
         "CREATE TEMPORARY VIEW mine AS SELECT 1 a",
         "CREATE TEMPORARY FUNCTION twice(x INT) RETURNS INT RETURN x * 2",
         "CREATE TEMPORARY FUNCTION ones(x INT) RETURNS TABLE (a INT) RETURN SELECT 1 WHERE x > 0",
         "DECLARE OR REPLACE VARIABLE threshold INT DEFAULT 1",
     )
-    answer = analyze(tables, "select twice(mine.a) from mine, t where t.a > threshold")
+    answer = analyze(own_tables, "select twice(mine.a) from mine, t where t.a > threshold")
     assert answer.temporary_objects == ("view mine", "function twice", "variable threshold")
-    assert analyze(tables, "SELECT a FROM ones(1)").temporary_objects == ("function ones",)
-    tables.sql("DROP TEMPORARY FUNCTION twice", "DROP TEMPORARY FUNCTION ones")
-    tables.sql("DROP TEMPORARY VARIABLE threshold")
+    assert analyze(own_tables, "SELECT a FROM ones(1)").temporary_objects == ("function ones",)
+    own_tables.sql("DROP TEMPORARY FUNCTION twice", "DROP TEMPORARY FUNCTION ones")
+    own_tables.sql("DROP TEMPORARY VARIABLE threshold")
 
 
 @pytest.mark.parametrize(

@@ -205,15 +205,15 @@ def test_files_in_range_without_a_removed_row_stay(
 
 
 @pytest.mark.parametrize("small", [0, 2**20])
-@pytest.mark.parametrize("gone", ["('b', 2, -2)", "('z', 1, -1)", "(NULL, 1, -1)"])
 def test_a_diff_that_takes_away_too_much_writes_nothing(
-    mt: Stored, gone: str, small: int, monkeypatch: pytest.MonkeyPatch
+    mt: Stored, small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rewrite, "_SMALL", small)
     before = mt.content()
-    with pytest.raises(DiffMismatchError):
-        land(mt, diff(gone, "('y', 1, 1)"))
-    assert mt.content() == before
+    for gone in ("('b', 2, -2)", "('z', 1, -1)", "(NULL, 1, -1)"):
+        with pytest.raises(DiffMismatchError):
+            land(mt, diff(gone, "('y', 1, 1)"))
+        assert (gone, mt.content()) == (gone, before)
     assert mt.fill(epoch=mt.epoch).version == 2  # the epoch is still unused
 
 
@@ -232,15 +232,15 @@ def test_a_foreign_commit_below_an_incremental_one_is_found_later(mt: Stored) ->
     assert (mt.last().version, mt.last().foreign_version) == (3, 2)
 
 
-@pytest.mark.parametrize("rows", [("('a', 1, 1)",), ("('a', 1, -1)",), ("('a', 1, 0)",)])
 @pytest.mark.parametrize("epoch", [4, 5])
-def test_an_outdated_epoch_is_fenced(mt: Stored, rows: tuple[str, ...], epoch: int) -> None:
+def test_an_outdated_epoch_is_fenced(mt: Stored, epoch: int) -> None:
     mt.fill(epoch=5)
     before = mt.content()
-    with pytest.raises(ServerError) as caught:
-        land(mt, diff(*rows), epoch=epoch)
-    assert caught.value.code == "MT_REFRESH_FENCED"
-    assert mt.content() == before
+    for row in ("('a', 1, 1)", "('a', 1, -1)", "('a', 1, 0)"):
+        with pytest.raises(ServerError) as caught:
+            land(mt, diff(row), epoch=epoch)
+        assert (row, caught.value.code) == (row, "MT_REFRESH_FENCED")
+        assert (row, mt.content()) == (row, before)
 
 
 def test_of_writers_at_the_same_time_what_is_said_to_be_landed_is_there(mt: Stored) -> None:

@@ -162,9 +162,10 @@ USE default
 """
 
 
-@pytest.fixture
-def mt(lake: Lake) -> Stored:
-    """A materialized table with everything through which one might get at it."""
+@pytest.fixture(scope="module")
+def mt(module_lake: Lake) -> Stored:
+    """A materialized table with everything through which one might get at it; nothing does."""
+    lake = module_lake
     stored = Stored(lake, "SELECT 1 AS k, 'x' AS v")
     path = lake.path("mt")
     lake.sql(
@@ -199,8 +200,8 @@ def refusal(lake: Lake, sql: str) -> ServerError | None:
     return None
 
 
-def test_no_statement_changes_a_materialized_table(lake: Lake, mt: Stored) -> None:
-    answers = {sql: refusal(lake, sql) for sql in statements_in(lake, REFUSED)}
+def test_no_statement_changes_a_materialized_table(mt: Stored) -> None:
+    answers = {sql: refusal(mt.lake, sql) for sql in statements_in(mt.lake, REFUSED)}
     passed = [sql for sql, answer in answers.items() if answer is None]
     assert passed == []
     others = {sql: str(a) for sql, a in answers.items() if a and a.code != "MT_WRONG_KIND"}
@@ -208,8 +209,8 @@ def test_no_statement_changes_a_materialized_table(lake: Lake, mt: Stored) -> No
     assert {a.sqlstate for a in answers.values() if a} == {"42809"}
 
 
-def test_statements_on_other_tables_pass(lake: Lake, mt: Stored) -> None:
-    answers = {sql: refusal(lake, sql) for sql in statements_in(lake, ALLOWED)}
+def test_statements_on_other_tables_pass(mt: Stored) -> None:
+    answers = {sql: refusal(mt.lake, sql) for sql in statements_in(mt.lake, ALLOWED)}
     assert {sql: str(answer) for sql, answer in answers.items() if answer} == {}
 
 
@@ -236,10 +237,8 @@ def test_statements_on_other_tables_pass(lake: Lake, mt: Stored) -> None:
         ("DROP SCHEMA {schema} CASCADE", "Drop them first: {mt}"),
     ],
 )
-def test_the_refusal_names_the_statement_to_use(
-    lake: Lake, mt: Stored, sql: str, hint: str
-) -> None:
-    refused = refusal(lake, sql.format(schema=lake.schema))
+def test_the_refusal_names_the_statement_to_use(mt: Stored, sql: str, hint: str) -> None:
+    refused = refusal(mt.lake, sql.format(schema=mt.lake.schema))
     assert refused is not None
     assert hint.format(mt=mt.name) in refused.hint
 
@@ -257,9 +256,9 @@ def test_the_refusal_names_the_statement_to_use(
     ],
 )
 def test_the_refusal_says_where_the_table_is_named(
-    lake: Lake, mt: Stored, sql: str, place: tuple[int | None, int | None]
+    mt: Stored, sql: str, place: tuple[int | None, int | None]
 ) -> None:
-    refused = refusal(lake, sql)
+    refused = refusal(mt.lake, sql)
     assert refused is not None
     assert (refused.line, refused.column) == place
 
@@ -276,7 +275,9 @@ def test_the_refusal_says_where_the_table_is_named(
         "EXECUTE IMMEDIATE 'CREATE TABLE copy SHALLOW CLONE mt'",
     ],
 )
-def test_a_copy_of_a_materialized_table_is_a_plain_table(lake: Lake, mt: Stored, sql: str) -> None:
+def test_a_copy_of_a_materialized_table_is_a_plain_table(lake: Lake, sql: str) -> None:
+    Stored(lake, "SELECT 1 AS k, 'x' AS v")
+    lake.sql("CREATE TABLE p (k INT, v STRING) USING delta")
     text = sql.format(schema=lake.schema, path=lake.path("mt"))
     copies = guard(lake.session, text).copies
     lake.sql(text)
@@ -295,10 +296,10 @@ def test_a_script_drops_no_schema(lake: Lake) -> None:
     assert refused.code == Code.NOT_SUPPORTED.name
 
 
-def test_a_copy_that_is_not_made_disowns_nothing(lake: Lake, mt: Stored) -> None:
-    assert guard(lake.session, "CREATE TABLE IF NOT EXISTS mt LIKE mt").copies == ()
-    assert guard(lake.session, "CREATE TABLE other LIKE p").copies == ()
-    disown(lake.session, (("nowhere",),))
+def test_a_copy_that_is_not_made_disowns_nothing(mt: Stored) -> None:
+    assert guard(mt.lake.session, "CREATE TABLE IF NOT EXISTS mt LIKE mt").copies == ()
+    assert guard(mt.lake.session, "CREATE TABLE other LIKE p").copies == ()
+    disown(mt.lake.session, (("nowhere",),))
 
 
 def test_a_storage_is_called_by_the_name_of_its_table(lake: Lake) -> None:
@@ -324,22 +325,20 @@ def test_a_storage_is_called_by_the_name_of_its_table(lake: Lake) -> None:
         ),
     ],
 )
-def test_what_only_a_script_or_chance_knows_is_refused(
-    lake: Lake, mt: Stored, sql: str, code: str
-) -> None:
-    lake.sql(
+def test_what_only_a_script_or_chance_knows_is_refused(mt: Stored, sql: str, code: str) -> None:
+    mt.lake.sql(
         "DECLARE OR REPLACE VARIABLE harmless STRING DEFAULT 'SELECT 1'",
         "DECLARE OR REPLACE VARIABLE other STRING DEFAULT 'p'",
     )
-    refused = refusal(lake, sql)
+    refused = refusal(mt.lake, sql)
     assert refused is not None
     assert refused.code == code
     assert refused.hint
 
 
-def test_a_setting_in_a_name_is_followed(lake: Lake, mt: Stored) -> None:
-    lake.sql("SET x.y = mt")
-    assert refusal(lake, "DELETE FROM ${x.y}") is not None
+def test_a_setting_in_a_name_is_followed(mt: Stored) -> None:
+    mt.lake.sql("SET x.y = mt")
+    assert refusal(mt.lake, "DELETE FROM ${x.y}") is not None
 
 
 def test_targets_are_told_without_looking_them_up(lake: Lake) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.engine.conftest import Session
@@ -12,18 +10,26 @@ from tidegate_server.core.errors import ServerError
 pytestmark = pytest.mark.spark
 
 
+CREATE = "CREATE TABLE t USING delta AS SELECT * FROM VALUES (1, 'x'), (2, 'it''s') AS v(a, b)"
+
+
+@pytest.fixture(scope="module")
+def schema_with_table(module_session: Session, module_schema: str) -> str:
+    module_session.execute(CREATE)
+    return module_schema
+
+
 @pytest.fixture
-def variables(session: Session, schema: str) -> Iterator[Session]:
-    """A session with a table ``t`` and the variables ``n``, ``s`` and ``stated``."""
+def variables(session: Session, schema_with_table: str) -> Session:
+    """A session with the variables ``n``, ``s`` and ``stated``, and a table ``t`` that stays."""
     for statement in (
-        "CREATE TABLE t (a INT, b STRING) USING delta",
-        "INSERT INTO t VALUES (1, 'x'), (2, 'it''s')",
+        f"USE {schema_with_table}",
         "DECLARE OR REPLACE VARIABLE n INT DEFAULT 2",
         "DECLARE OR REPLACE VARIABLE s STRING",
         "DECLARE OR REPLACE VARIABLE stated STRING DEFAULT 'SELECT b FROM t WHERE a = :wanted'",
     ):
         session.execute(statement)
-    yield session
+    return session
 
 
 ROWS = [
@@ -77,12 +83,13 @@ def test_variables_take_what_is_read(
     assert variables.rows(f"SELECT {variable}") == [(value,)]
 
 
-def test_a_statement_that_writes_takes_values(variables: Session) -> None:
-    variables.execute("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (?, ?)' USING 3, 'z'")
-    variables.execute(
+def test_a_statement_that_writes_takes_values(session: Session, schema: str) -> None:
+    session.execute(CREATE)
+    session.execute("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (?, ?)' USING 3, 'z'")
+    session.execute(
         "BEGIN FOR r AS SELECT a FROM t DO UPDATE t SET b = 'w' WHERE a = r.a; END FOR; END"
     )
-    assert variables.rows("SELECT DISTINCT b, count(*) FROM t GROUP BY b") == [("w", 3)]
+    assert session.rows("SELECT DISTINCT b, count(*) FROM t GROUP BY b") == [("w", 3)]
 
 
 @pytest.mark.parametrize(

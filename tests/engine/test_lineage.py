@@ -13,15 +13,15 @@ from tidegate_server.engine.query.plans import read_tree
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def tables(lake: Lake) -> Lake:
-    lake.sql(
+@pytest.fixture(scope="module")
+def tables(module_lake: Lake) -> Lake:
+    module_lake.sql(
         "CREATE TABLE t (a INT, b STRING, s STRUCT<x: INT, y: INT>) USING delta",
         "CREATE TABLE u (a INT, c DECIMAL(10, 2), d STRING) USING parquet",
         "CREATE VIEW v (k, b) AS SELECT a, b FROM t WHERE a > 0",
         "CREATE FUNCTION plus_one(x INT) RETURNS INT RETURN x + 1",
     )
-    return lake
+    return module_lake
 
 
 def lineage(lake: Lake, sql: str) -> dict[str, str]:

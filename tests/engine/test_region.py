@@ -299,8 +299,8 @@ _COLUMNS = (
         "current_date < TIMESTAMP '2024-01-01'",
     ],
 )
-def test_conditions_of_a_region_that_only_grows(lake: Lake, condition: str) -> None:
-    check_region(lake.session.sql(_COLUMNS), condition)
+def test_conditions_of_a_region_that_only_grows(module_lake: Lake, condition: str) -> None:
+    check_region(module_lake.session.sql(_COLUMNS), condition)
 
 
 @pytest.mark.parametrize(
@@ -319,13 +319,15 @@ def test_conditions_of_a_region_that_only_grows(lake: Lake, condition: str) -> N
         "n IN (SELECT 1)",
     ],
 )
-def test_conditions_that_might_lose_rows_are_refused(lake: Lake, condition: str) -> None:
+def test_conditions_that_might_lose_rows_are_refused(module_lake: Lake, condition: str) -> None:
     with pytest.raises(ServerError) as caught:
-        check_region(lake.session.sql(_COLUMNS), condition)
+        check_region(module_lake.session.sql(_COLUMNS), condition)
     assert caught.value.code == "MT_PREDICATE"
 
 
 @pytest.mark.parametrize("condition", ["n", "nope > 1", "mt.n > 1", "sum(n) > 1", "n >"])
-def test_what_spark_does_not_understand_is_spark_s_to_say(lake: Lake, condition: str) -> None:
+def test_what_spark_does_not_understand_is_spark_s_to_say(
+    module_lake: Lake, condition: str
+) -> None:
     with pytest.raises((AnalysisException, ServerError)):
-        check_region(lake.session.sql(_COLUMNS), condition)
+        check_region(module_lake.session.sql(_COLUMNS), condition)

@@ -138,24 +138,45 @@ BEYOND = [
 ]
 
 
+@pytest.fixture(scope="module")
+def schema_with_tables(module_session: Session, module_schema: str) -> str:
+    for statement in (
+        "CREATE TABLE t (a INT, b STRING) USING delta",
+        "ALTER TABLE t SET TBLPROPERTIES (delta.enableChangeDataFeed = true)",
+        "CREATE TABLE x (a INT) USING delta",
+        "CREATE TABLE p (a INT, b INT) USING parquet PARTITIONED BY (b)",
+        "CREATE VIEW v AS SELECT a FROM t",
+        "CREATE FUNCTION f() RETURNS INT RETURN (SELECT max(a) FROM t)",
+    ):
+        module_session.execute(statement)
+    return module_schema
+
+
 @pytest.fixture
-def tables(session: Session, schema: str) -> str:
-    session.execute(
-        "CREATE TABLE t (a INT, b STRING) USING delta "
-        "TBLPROPERTIES (delta.enableChangeDataFeed = true)"
-    )
-    session.execute("CREATE TABLE x (a INT) USING delta")
-    session.execute("CREATE TABLE p (a INT, b INT) USING parquet PARTITIONED BY (b)")
-    session.execute("CREATE VIEW v AS SELECT a FROM t")
+def tables(session: Session, schema_with_tables: str) -> str:
+    """The schema of tables that no test changes, current in the session, with a temporary view."""
+    session.execute(f"USE {schema_with_tables}")
     session.execute("CREATE TEMPORARY VIEW tv AS SELECT * FROM v")
-    session.execute("CREATE FUNCTION f() RETURNS INT RETURN (SELECT max(a) FROM t)")
-    return schema
+    return schema_with_tables
+
+
+@pytest.fixture(scope="module")
+def surveys(module_session: Session, schema_with_tables: str) -> dict[str, Surveyed]:
+    """What the engine says of each of READS."""
+    module_session.execute("CREATE TEMPORARY VIEW tv AS SELECT * FROM v")
+    return {sql: survey(module_session, sql) for sql, _ in READS}
+
+
+@pytest.fixture(scope="module")
+def ways(module_session: Session, schema_with_tables: str) -> dict[str, set[str]]:
+    """The features and paths of each of BEYOND."""
+    return {sql: beyond(module_session, sql) for sql, _ in BEYOND}
 
 
 def test_statements_read_what_they_name_and_what_stands_behind_it(
-    session: Session, tables: str
+    surveys: dict[str, Surveyed],
 ) -> None:
-    found = {sql: " ".join(sorted(read(survey(session, sql)))) for sql, _ in READS}
+    found = {sql: " ".join(sorted(read(surveyed))) for sql, surveyed in surveys.items()}
     assert found == dict(READS)
 
 
@@ -164,11 +185,10 @@ def test_a_version_that_the_statement_chooses_is_told(session: Session, tables: 
     assert sorted(reading.travelled for reading in found.readings) == [False, True]
 
 
-def test_ways_beyond_tables_are_told(session: Session, tables: str) -> None:
-    found = {sql: beyond(session, sql) for sql, _ in BEYOND}
-    missing = {sql: (want, found[sql]) for sql, want in BEYOND if want and want not in found[sql]}
+def test_ways_beyond_tables_are_told(ways: dict[str, set[str]]) -> None:
+    missing = {sql: (want, ways[sql]) for sql, want in BEYOND if want and want not in ways[sql]}
     assert not missing
-    assert not {sql: found[sql] for sql, want in BEYOND if not want and found[sql]}
+    assert not {sql: ways[sql] for sql, want in BEYOND if not want and ways[sql]}
 
 
 def test_what_is_known_only_while_it_runs_is_opaque(session: Session, tables: str) -> None:
@@ -178,12 +198,12 @@ def test_what_is_known_only_while_it_runs_is_opaque(session: Session, tables: st
         assert not survey(session, sql).opaque
 
 
+@pytest.mark.usefixtures("surveys", "ways")
 def test_nothing_of_a_surveyed_statement_is_carried_out(session: Session, tables: str) -> None:
-    others = (
+    for sql in (
         "EXECUTE IMMEDIATE 'INSERT INTO x VALUES (1)'",
         "BEGIN INSERT INTO x VALUES (1); DROP TABLE p; END",
-    )
-    for sql in (*(sql for sql, _ in (*READS, *BEYOND)), *others):
+    ):
         survey(session, sql)
         beyond(session, sql)
     listed = {row[1] for row in session.rows("SHOW TABLES")}
@@ -199,6 +219,7 @@ def test_a_path_is_read_at_its_place(session: Session, tables: str) -> None:
     [reading] = survey(session, "SELECT * FROM copy").readings
     assert reading.name is not None
     assert (reading.name.table, reading.location) == ("copy", location)
+    session.execute("DROP TABLE copy")
 
 
 def test_a_query_on_the_system_schema_tells_where_it_mentions_what(

@@ -204,23 +204,23 @@ def test_a_refresh_sees_its_logical_time(t: Lake) -> None:
         ),
     ],
 )
-def test_the_time_is_bound_wherever_it_is_read(lake: Lake, sql: str, value: str) -> None:
-    lake.sql("SET spark.sql.session.timeZone = UTC")
-    frame = lake.session.sql(sql)
+def test_the_time_is_bound_wherever_it_is_read(module_lake: Lake, sql: str, value: str) -> None:
+    module_lake.sql("SET spark.sql.session.timeZone = UTC")
+    frame = module_lake.session.sql(sql)
     again = bind_time(frame, NOON)
     assert again.schema == frame.schema
     assert [row[0] for row in again.collect()] == [value]
 
 
-def test_the_day_is_that_of_the_session_s_zone(lake: Lake) -> None:
-    lake.sql("SET spark.sql.session.timeZone = Asia/Tokyo")
-    frame = lake.session.sql("SELECT CAST(current_date AS STRING), CAST(now() AS STRING)")
+def test_the_day_is_that_of_the_session_s_zone(module_lake: Lake) -> None:
+    module_lake.sql("SET spark.sql.session.timeZone = Asia/Tokyo")
+    frame = module_lake.session.sql("SELECT CAST(current_date AS STRING), CAST(now() AS STRING)")
     evening = NOON.replace(hour=20, microsecond=0)
     assert [tuple(row) for row in bind_time(frame, evening).collect()] == [
         ("2024-03-01", "2024-03-01 05:30:15")
     ]
 
 
-def test_a_query_without_the_time_is_left_alone(lake: Lake) -> None:
-    frame = lake.session.sql("SELECT 1 AS one")
+def test_a_query_without_the_time_is_left_alone(module_lake: Lake) -> None:
+    frame = module_lake.session.sql("SELECT 1 AS one")
     assert bind_time(frame, NOON) is frame

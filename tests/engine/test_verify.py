@@ -173,18 +173,18 @@ def test_rows_that_an_expectation_dropped_are_not_missing(lake: Lake) -> None:
     ],
 )
 def test_floating_point_numbers_may_differ_in_their_last_digits(
-    lake: Lake, wanted: str, stored: str, counts: tuple[int, int]
+    module_lake: Lake, wanted: str, stored: str, counts: tuple[int, int]
 ) -> None:
     frames = [
-        lake.session.sql(f"SELECT k, CAST(d AS DOUBLE) AS d FROM VALUES {rows} AS v(k, d)")
+        module_lake.session.sql(f"SELECT k, CAST(d AS DOUBLE) AS d FROM VALUES {rows} AS v(k, d)")
         for rows in (wanted, stored)
     ]
     assert compare(*frames)[:2] == counts
 
 
-def test_types_without_equality_are_compared_as_json(lake: Lake) -> None:
+def test_types_without_equality_are_compared_as_json(module_lake: Lake) -> None:
     frames = [
-        lake.session.sql(f"SELECT parse_json('{text}') AS v, map(1, {number}D) AS m")
+        module_lake.session.sql(f"SELECT parse_json('{text}') AS v, map(1, {number}D) AS m")
         for text, number in (('{"a": 1}', 0.0), ('{"a": 1}', 0.0), ('{"a": 2}', 0.0))
     ]
     assert compare(frames[0], frames[1])[:2] == (0, 0)

@@ -22,6 +22,7 @@ from tests.gateway.auth.kdc import REALM, Realm, missing, running_kdc
 from tests.gateway.protocol.addresses import own_address
 from tests.gateway.protocol.certificates import authority
 from tests.gateway.protocol.gateway import Gateway, rows_of, running_gateway
+from tests.support.spark_settings import COMPILE_ONCE
 from tidegate_server.core.config import Config
 from tidegate_server.gateway.link.java import find_java
 
@@ -88,7 +89,7 @@ def java(realm: Realm) -> Iterator[Any]:
         jarpath=str(py4j),
         classpath=str(jars / "*"),
         java_path=str(find_java().home / "bin" / "java"),
-        javaopts=[f"-Djava.security.krb5.conf={realm.configuration}"],
+        javaopts=[COMPILE_ONCE, f"-Djava.security.krb5.conf={realm.configuration}"],
         die_on_exit=True,
     )
     hadoop = gateway.jvm.org.apache.hadoop

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JJavaError
 from tests.gateway.protocol.certificates import Authority, authority
 from tests.gateway.protocol.gateway import Gateway, rows_of, running_gateway
 from tests.support.fixtures.server import Beeline
+from tests.support.spark_settings import COMPILE_ONCE
 from tidegate_server.core.config import Config
 from tidegate_server.gateway.auth.passwords import set_password
 from tidegate_server.gateway.link.java import find_java
@@ -114,7 +115,11 @@ def java() -> Iterator[Any]:
         jarpath=str(py4j),
         classpath=str(jars / "*"),
         # Hadoop asks for a realm whenever it is asked for anything, though there is no Kerberos.
-        javaopts=["-Djava.security.krb5.realm=NONE", "-Djava.security.krb5.kdc=127.0.0.1"],
+        javaopts=[
+            COMPILE_ONCE,
+            "-Djava.security.krb5.realm=NONE",
+            "-Djava.security.krb5.kdc=127.0.0.1",
+        ],
         java_path=str(find_java().home / "bin" / "java"),
         die_on_exit=True,
     )
