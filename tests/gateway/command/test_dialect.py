@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import uuid
+from dataclasses import replace
+
 import pytest
 
 from tests.gateway.command.fakes import World, analysis
 from tests.gateway.command.tables import column
+from tests.gateway.protocol.gateway import eventually
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.requests import Analyze, Execute
 from tidegate_server.core.model.dialects import SqlDialect
 from tidegate_server.core.model.types import Schema
 from tidegate_server.gateway.command.dispatch import prepare
+from tidegate_server.gateway.session.manager import SessionManager
 
 QUERY = "SELECT a / 2 AS a FROM t1"
 TRANSLATED = "SELECT flink_divide(a, 2) AS a FROM t1"
@@ -38,6 +43,15 @@ def test_a_statement_is_translated_before_anything_reads_it(flink: World) -> Non
 
 def test_a_statement_may_bring_its_dialect(world: World) -> None:
     world.execute(QUERY, {"sql.dialect": "FLINK"})
+    assert _sent(world) == TRANSLATED
+
+
+def test_a_session_may_be_opened_with_it(world: World) -> None:
+    services = replace(world._services(), new_id=lambda: str(uuid.uuid4()))
+    manager = SessionManager(services, prepare)
+    session = manager.open("ann", {"set:hiveconf:sql.dialect": "flink"}, manager.connect())
+    operation = session.submit(QUERY)
+    assert eventually(lambda: operation.state.terminal)
     assert _sent(world) == TRANSLATED
 
 

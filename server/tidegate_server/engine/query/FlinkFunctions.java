@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
+import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.analysis.FunctionRegistry$;
 import org.apache.spark.sql.catalyst.expressions.Cast;
@@ -48,6 +49,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * local time is missing or repeated.
  */
 public class FlinkFunctions {
+  /** Most nodes of a call's arguments, which may occur several times in its expression. */
+  static final int LARGEST = 20000;
   static final DataType NTZ = DataTypes.TimestampNTZType;
   static final DataType LTZ = DataTypes.TimestampType;
   static final DataType LONG = DataTypes.LongType;
@@ -85,8 +88,27 @@ public class FlinkFunctions {
         refuse(counts, given.size());
       }
       Expression[] a = new Expression[given.size()];
-      for (int i = 0; i < a.length; i++) a[i] = (Expression) given.get(i);
+      int nodes = 0;
+      for (int i = 0; i < a.length; i++) {
+        a[i] = (Expression) given.get(i);
+        nodes = count(a[i], nodes);
+      }
+      if (nodes > LARGEST) {
+        Platform.throwException(
+            new AnalysisException(
+                "FAILED_TO_PARSE_TOO_COMPLEX", scala.collection.immutable.Map$.MODULE$.empty()));
+      }
       return build(a);
+    }
+
+    /** Count the nodes of an expression, up to one more than allowed. */
+    private static int count(Expression x, int before) {
+      int nodes = before + 1;
+      for (Object child : CollectionConverters.asJava(x.children())) {
+        if (nodes > LARGEST) break;
+        nodes = count((Expression) child, nodes);
+      }
+      return nodes;
     }
 
     /** Fail as Spark does for a wrong number of arguments. */
@@ -235,6 +257,9 @@ public class FlinkFunctions {
 
   static Expression precision(Expression x, Expression digits) {
     Expression at = x.dataType() instanceof TimestampType ? x : local(x);
+    if (!(digits instanceof Literal) || !(((Literal) digits).value() instanceof Number)) {
+      throw notConstant("digits", DataTypes.IntegerType);
+    }
     long unit = (long) Math.pow(10, 6 - ((Number) ((Literal) digits).value()).intValue());
     Expression micros = micros(at);
     return moment(
@@ -324,7 +349,13 @@ public class FlinkFunctions {
     if (interval instanceof Literal && ((Literal) interval).value() instanceof Long) {
       return ((Long) ((Literal) interval).value()).longValue();
     }
-    throw new IllegalArgumentException("an interval literal was expected: " + interval);
+    throw notConstant("interval", DataTypes.createDayTimeIntervalType());
+  }
+
+  static RuntimeException notConstant(String what, DataType type) {
+    Platform.throwException(
+        QueryCompilationErrors$.MODULE$.nonFoldableArgumentError("flink_", what, type));
+    return new IllegalStateException(what);
   }
 
   // ---- strings and collections ---------------------------------------------------------------
@@ -386,6 +417,9 @@ public class FlinkFunctions {
   }
 
   static String word(Expression unit) {
+    if (!(unit instanceof Literal) || ((Literal) unit).value() == null) {
+      throw notConstant("unit", DataTypes.StringType);
+    }
     return ((Literal) unit).value().toString().toUpperCase(Locale.ROOT);
   }
 

@@ -46,8 +46,8 @@ def _statements(name: str) -> list[str]:
     return [part.sql for part in split(script) if part.sql]
 
 
-@pytest.mark.parametrize("statement", _statements("flink.sql"))
-def test_every_statement_of_flinks_pages_is_translated(statement: str) -> None:
+@pytest.mark.parametrize("statement", [*_statements("flink.sql"), *_statements("lakehouse.sql")])
+def test_every_statement_of_flinks_scripts_is_translated(statement: str) -> None:
     parse(translate_statement(statement).text)
 
 
@@ -67,3 +67,15 @@ def test_brackets_in_brackets_end_somewhere(depth: int) -> None:
         return
     with pytest.raises(ServerError, match="levels of brackets"):
         translate_statement(text)
+
+
+def test_cases_in_cases_end_somewhere() -> None:
+    deep = "CASE WHEN a THEN 1 ELSE " * 1000 + "2" + " END" * 1000
+    with pytest.raises(ServerError, match="levels of CASE"):
+        translate_statement(f"SELECT {deep}")
+
+
+def test_arguments_in_arguments_do_not_grow_without_bounds() -> None:
+    deep = "GREATEST(1, " * 40 + "a" + ")" * 40
+    with pytest.raises(ServerError, match="So many GREATEST calls"):
+        translate_statement(f"SELECT {deep} FROM t")

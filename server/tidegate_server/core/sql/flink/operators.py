@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidegate_server.core.sql.flink.failures import misread
 from tidegate_server.core.sql.flink.literals import spark_string
 from tidegate_server.core.sql.flink.output import made
 from tidegate_server.core.sql.flink.units import Unit, joined
 
 _PRODUCTS = ("*", "/", "%")
+_KEYWORD = "A name that is a keyword is written in backticks."
 
 
 def translate_operations(text: str, units: Sequence[Unit]) -> list[Unit]:
@@ -23,6 +25,9 @@ def translate_operations(text: str, units: Sequence[Unit]) -> list[Unit]:
         elif unit.word == "LIKE" and not unit.operand:
             found.append(unit)
             at = _like(text, units, at + 1, found)
+        elif unit.word == "/" and not unit.operand:
+            # Passed on, it would be Spark's division.
+            raise misread(text, unit.start, "/", "an operand on each side", _KEYWORD)
         else:
             found.append(unit)
             at += 1
@@ -41,7 +46,9 @@ def _product(text: str, units: Sequence[Unit], at: int, before: list[Unit]) -> t
         while after < len(units) and units[after].word in ("-", "+") and not units[after].operand:
             after += 1
         if after >= len(units) or not units[after].operand:
-            break
+            if operator.word != "/":
+                break
+            raise misread(text, operator.start, "/", "an operand on each side", _KEYWORD)
         factor = units[right]
         for each in units[right + 1 : after + 1]:
             factor = joined(text, factor, each)

@@ -76,18 +76,19 @@ def text_of(parts: Iterable[Part]) -> str:
     return "".join(part.text for part in parts)
 
 
-def compact(parts: Iterable[Part]) -> Parts:
+def compact(source: str, parts: Iterable[Part]) -> Parts:
     """Join neighbours that are neighbours in the source, too."""
     found: list[Part] = []
+    begin = end = 0  # the range of the source that was not added yet
     for part in parts:
-        last = found[-1] if found else None
-        if (
-            last is not None
-            and last.verbatim
-            and part.verbatim
-            and last.start + len(last.text) == part.start
-        ):
-            found[-1] = Part(last.text + part.text, last.start, True)
+        if part.verbatim and (part.start == end or begin == end):
+            begin = part.start if begin == end else begin
+            end = part.start + len(part.text)
+            continue
+        found += verbatim(source, begin, end)
+        begin = end = 0
+        if part.verbatim:
+            begin, end = part.start, part.start + len(part.text)
         else:
             found.append(part)
-    return tuple(found)
+    return (*found, *verbatim(source, begin, end))

@@ -27,6 +27,10 @@ _BARE: Mapping[str, str] = {
     "LOCALTIME": "Use LOCALTIMESTAMP, and DATE_FORMAT for its text.",
 }
 """Functions without brackets that have no equivalent."""
+_LONGEST = 100_000
+"""Characters that the translation of a call may be longer than the text."""
+_DEEPEST = 50
+"""The most levels of CASE, which are translated recursively."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +88,15 @@ class Call:
         return refuse(self.rewriter.text, self.head.start, what or self.name, hint)
 
     def made(self, *pieces: str | Parts) -> Parts:
-        """Return pieces in the place of the call, with what follows it."""
-        return made(self.head.start, *pieces, self.suffix)
+        """Return pieces in the place of the call, with what follows it.
+
+        :raises ServerError: FLINK_SQL_UNSUPPORTED if calls in calls make them too long, since
+            arguments may occur several times.
+        """
+        parts = made(self.head.start, *pieces, self.suffix)
+        if sum(len(part.text) for part in parts) > _LONGEST + len(self.rewriter.text):
+            raise self.refuse("Use a subquery for the inner calls.", f"So many {self.name} calls")
+        return parts
 
     def unchanged(self) -> Parts:
         """Return the call with translated arguments."""
@@ -116,6 +127,7 @@ class Rewriter:
     ) -> None:
         self.text = text
         self.frames: list[Frame] = []
+        self._cases = 0
         self._calls = calls
         self._relations = relations
 
@@ -173,9 +185,7 @@ class Rewriter:
 
     def _units(self, items: Sequence[Item], frame: Frame) -> list[Unit]:
         """Translate items one operand, keyword or symbol after the other."""
-        units, outer = list[Unit](), frame.units
-        if not outer:
-            frame.units = units
+        units = frame.units = []
         at = 0
         while at < len(items):
             unit, at = self._unit(items, at, units, frame)
@@ -198,38 +208,32 @@ class Rewriter:
                     return Unit(item.start, items[after - 1].end, parts, operand=True), after
         if item.kind is Kind.HINT:
             check_hint(self.text, item)
-            return self._plain(item), at + 1
+            return _keyword(self.text, item), at + 1
         check_clause(self.text, items, at, before, frame)
         word = item.word
         function = at + 1 < len(items) and items[at + 1].opens("(")
         if word in KEYWORDS and word != "CASE":
-            return self._plain(item), at + 1
+            return _keyword(self.text, item), at + 1
         if word in _ONLY_WITHOUT_BRACKETS and not function:
-            return self._plain(item), at + 1
+            return _keyword(self.text, item), at + 1
         if item.kind is Kind.SYMBOL:
-            return self._plain(item), at + 1
-        parts, after, literal = self._operand(items, at, frame)
+            return _keyword(self.text, item), at + 1
+        parts, after, literal = self._operand(items, at)
         parts, after = self._postfix(items, at, parts, after)
         last = items[after - 1].end
         return Unit(item.start, last, parts, item.word, True, literal), after
 
-    def _plain(self, item: Item) -> Unit:
-        return Unit(item.start, item.end, verbatim(self.text, item.start, item.end), item.word)
-
-    def _operand(
-        self, items: Sequence[Item], at: int, frame: Frame
-    ) -> tuple[Parts, int, str | None]:
+    def _operand(self, items: Sequence[Item], at: int) -> tuple[Parts, int, str | None]:
+        """Translate an operand; return its parts, the index after it, and a string's value."""
         item = items[at]
         if item.kind is Kind.GROUP:
-            if item.value == "(":
-                return self.group(item), at + 1, None
             return self.group(item), at + 1, None
         if item.kind is Kind.STRING:
             return self.string(item), at + 1, item.value
         if item.kind is Kind.NUMBER:
             return verbatim(self.text, item.start, item.end), at + 1, None
         if item.word == "CASE":
-            return self._case(items, at, frame)
+            return (*self._case(items, at), None)
         special = self._special(items, at)
         if special is not None:
             return (*special, None)
@@ -294,7 +298,7 @@ class Rewriter:
             raise misread(self.text, string.start, "a malformed escape", f"{escape}0041")
         return made(items[at].start, spark_string(value)), after
 
-    def _case(self, items: Sequence[Item], at: int, frame: Frame) -> tuple[Parts, int, str | None]:
+    def _case(self, items: Sequence[Item], at: int) -> tuple[Parts, int]:
         depth, end = 0, at
         while end < len(items):
             depth += {"CASE": 1, "END": -1}.get(items[end].word, 0)
@@ -303,14 +307,13 @@ class Rewriter:
             end += 1
         if end >= len(items):
             raise self.unexpected(items, end, "END")
-        inner = self._units(items[at + 1 : end], Frame(False, [Unit(0, 0, ())]))
+        if self._cases >= _DEEPEST:
+            raise self.unexpected(items, at, f"at most {_DEEPEST} levels of CASE")
+        self._cases += 1
+        inner = self._units(items[at + 1 : end], Frame(False))
+        self._cases -= 1
         start, stop = items[at].start, items[end].end
-        parts = in_a_row(self.text, inner, items[at].end, items[end].start)
-        head, tail = (
-            verbatim(self.text, start, items[at].end),
-            verbatim(self.text, items[end].start, stop),
-        )
-        return (*head, *parts, *tail), end + 1, None
+        return in_a_row(self.text, [_keyword(self.text, items[at]), *inner], start, stop), end + 1
 
     def _path(self, items: Sequence[Item], at: int) -> tuple[Parts, int]:
         """Translate a name with its qualifiers, or a call."""
@@ -322,9 +325,11 @@ class Rewriter:
                 break
             after += 2
         if after < len(items) and items[after].opens("("):
+            inner = items[after].inner
+            query = bool(inner) and inner[0].word in ("SELECT", "WITH")
             suffix, end = self._suffix(items, after + 1)
             call = Call(self, first, items[after], suffix)
-            if after == at + 1 and first.kind is Kind.WORD:
+            if after == at + 1 and first.kind is Kind.WORD and not query:
                 rule = self._calls.get(first.word)
                 found = None if rule is None else rule(call)
                 return (call.unchanged() if found is None else found), end
@@ -387,4 +392,9 @@ class Rewriter:
             return True
         if last in ("FROM", "JOIN", "INTO") or (last == "," and frame.clause == "FROM"):
             return True
-        return item.kind is Kind.HINT and last != "SELECT" or item.word == "FOR"
+        return item.word == "FOR" or (item.kind is Kind.HINT and last != "SELECT")
+
+
+def _keyword(text: str, item: Item) -> Unit:
+    """Return the unit of a keyword, a symbol or a hint."""
+    return Unit(item.start, item.end, verbatim(text, item.start, item.end), item.word)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
@@ -55,13 +55,14 @@ class Item:
     end: int
     value: str
     inner: tuple[Item, ...] = ()
+    word: str = field(init=False)
+    """A bare word in upper case or a symbol; of a group its opening bracket."""
 
-    @property
-    def word(self) -> str:
-        """A bare word in upper case or a symbol; of a group its opening bracket."""
-        if self.kind is Kind.WORD:
-            return self.value.upper() if self.value.isascii() else self.value
-        return self.value if self.kind in (Kind.SYMBOL, Kind.GROUP) else ""
+    def __post_init__(self) -> None:
+        # Asked for several times by every rule.
+        word = self.value if self.kind in (Kind.WORD, Kind.SYMBOL, Kind.GROUP) else ""
+        upper = self.kind is Kind.WORD and word.isascii()
+        object.__setattr__(self, "word", word.upper() if upper else word)
 
     @property
     def named(self) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tidegate_server.core.sql.cursor import Cursor
+from tidegate_server.core.sql.dialect import head
 from tidegate_server.core.sql.flink.calls import CALLS
 from tidegate_server.core.sql.flink.output import Parts, Translation, compact, made, verbatim
 from tidegate_server.core.sql.flink.relations import RELATIONS
@@ -15,10 +17,9 @@ from tidegate_server.core.sql.flink.windows import WINDOW_CALLS
 __all__ = ["translate_query", "translate_statement", "translate_type"]
 
 _CALLS: Mapping[str, Rule] = {**CALLS, **WINDOW_CALLS}
-_QUERIES = frozenset({"SELECT", "WITH", "VALUES", "FROM", "TABLE", "(", "INSERT", "DELETE"}) | {
-    "UPDATE",
-    "MERGE",
-}
+_QUERIES = frozenset(
+    {"SELECT", "WITH", "VALUES", "FROM", "TABLE", "(", "INSERT", "DELETE", "UPDATE", "MERGE"}
+)
 _UNTOUCHED = frozenset({"SET", "RESET", "ADD", "LIST", "REMOVE", "BEGIN", "DECLARE", "USE"})
 """Statements that may contain what is no token of SQL."""
 _TYPE_ENDS = frozenset(
@@ -35,7 +36,7 @@ def translate_query(text: str) -> Translation:
     """
     rewriter = Rewriter(text, _CALLS, RELATIONS)
     items = items_of(text)
-    return Translation(text, compact(rewriter.level(items, 0, len(text))))
+    return Translation(text, compact(text, rewriter.level(items, 0, len(text))))
 
 
 def translate_statement(text: str) -> Translation:
@@ -43,34 +44,34 @@ def translate_statement(text: str) -> Translation:
 
     :raises ServerError: as :func:`translate_query`.
     """
-    return Translation(text, compact(_statement(text)))
+    return Translation(text, compact(text, _statement(text)))
 
 
 def _statement(text: str) -> Parts:
-    first = text.lstrip()[:8].upper()
-    if (
-        first.startswith(tuple(_UNTOUCHED))
-        and first.rstrip("=;").split(maxsplit=1)[0] in _UNTOUCHED
-    ):
+    first = Cursor("", head(text, 3))
+    statement_set = first.spelling() in ("BEGIN", "EXECUTE") and first.spelling(1) == "STATEMENT"
+    if first.spelling() in _UNTOUCHED and not statement_set:
         return verbatim(text, 0, len(text))
     items = items_of(text)
     rewriter = Rewriter(text, _CALLS, RELATIONS)
-    start = _after_explain(items)
-    words = [item.word for item in items[start : start + 6]]
-    if not words or words[0] in _UNTOUCHED:
-        return verbatim(text, 0, len(text))
-    if words[0] in _QUERIES:
+    start = _after_prefix(items)
+    word = items[start].word if start < len(items) else ""
+    if word in _QUERIES or statement_set:
         return rewriter.level(items, 0, len(text))
-    if words[0] in ("CREATE", "REPLACE"):
+    if word in ("CREATE", "REPLACE", "CACHE"):
         return _create(rewriter, items, start)
-    if words[0] == "ALTER":
+    if word == "ALTER":
         return _alter(rewriter, items, start)
     return _plain(rewriter, items, 0, len(text))
 
 
-def _after_explain(items: Sequence[Item]) -> int:
-    """Return where the statement begins that EXPLAIN explains."""
-    if not sees(items, 0, "EXPLAIN"):
+def _after_prefix(items: Sequence[Item]) -> int:
+    """Return where the statement begins that EXPLAIN or DESCRIBE is about."""
+    first = items[0].word if items else ""
+    if first in ("DESC", "DESCRIBE"):
+        at = 2 if sees(items, 1, "QUERY") else 1
+        return at if _sees_query(items, at) else 0
+    if first != "EXPLAIN":
         return 0
     known = {*_QUERIES, "CREATE", "ALTER", "REPLACE"} - {"("}
     return next((i for i, item in enumerate(items[:8]) if item.word in known), 1)
@@ -101,10 +102,10 @@ def _create(rewriter: Rewriter, items: Sequence[Item], start: int) -> Parts:
         if found is not None:
             parts += [verbatim(text, at, item.start), found]
             at = item.end
-    head = made(0, *parts, verbatim(text, at, items[query - 1].end))
+    before = made(0, *parts, verbatim(text, at, items[query - 1].end))
     if query == len(items):
-        return (*head, *verbatim(text, items[query - 1].end, len(text)))
-    return (*head, *rewriter.level(items[query:], items[query - 1].end, len(text)))
+        return (*before, *verbatim(text, items[query - 1].end, len(text)))
+    return (*before, *rewriter.level(items[query:], items[query - 1].end, len(text)))
 
 
 def _sees_query(items: Sequence[Item], at: int) -> bool:
@@ -162,9 +163,9 @@ def _column(rewriter: Rewriter, items: Sequence[Item]) -> Parts:
         end = len(items)
         if len(items) > 3 and items[-2].word == "COMMENT" and items[-1].kind is Kind.STRING:
             end -= 2
-        head = verbatim(text, items[0].start, items[1].end)
+        name = verbatim(text, items[0].start, items[1].end)
         body = rewriter.level(items[2:end], items[1].end, items[end - 1].end)
-        return (*head, *body, *_plain(rewriter, items[end:], items[end - 1].end, last))
+        return (*name, *body, *_plain(rewriter, items[end:], items[end - 1].end, last))
     if len(items) < 2:
         return verbatim(text, items[0].start, last)
     end = 1
@@ -227,12 +228,12 @@ def _altered_columns(rewriter: Rewriter, items: Sequence[Item], at: int) -> Part
         rest = rest[:-1]
     if not rest or rest[0].word in ("PARTITION", "IF"):
         return _plain(rewriter, items, 0, len(text))
-    head = _plain(rewriter, items[:at], 0, rest[0].start)
+    before = _plain(rewriter, items[:at], 0, rest[0].start)
     if rest[0].opens("("):
         found, end = _columns(rewriter, rest[0]), rest[0].end
     else:
         found, end = _column(rewriter, rest), rest[-1].end
-    return (*head, *found, *verbatim(text, end, len(text)))
+    return (*before, *found, *verbatim(text, end, len(text)))
 
 
 def _plain(rewriter: Rewriter, items: Sequence[Item], start: int, end: int) -> Parts:

@@ -10,7 +10,7 @@ from tidegate_server.core.sql.flink.output import Part, Parts, verbatim
 KEYWORDS = frozenset(
     {"ALL", "AND", "ANTI", "ANY", "AS", "ASC", "BETWEEN", "BY", "CASE"}
     | {"CROSS", "CUBE", "DELETE", "DESC", "DISTINCT", "ELSE", "END", "ESCAPE", "EXCEPT"}
-    | {"EXISTS", "FETCH", "FILTER", "FOR", "FROM", "FULL", "GROUP", "HAVING", "ILIKE"}
+    | {"EXISTS", "FETCH", "FOR", "FROM", "FULL", "GROUP", "HAVING", "ILIKE"}
     | {"IN", "INNER", "INSERT", "INTERSECT", "INTO", "IS", "JOIN", "LATERAL", "LIKE"}
     | {"LIMIT", "MERGE", "MINUS", "NATURAL", "NOT", "NULLS", "OFFSET", "ON", "OR"}
     | {"ORDER", "OUTER", "OVER", "PARTITION", "QUALIFY", "RLIKE", "ROLLUP", "SELECT", "SEMI"}
