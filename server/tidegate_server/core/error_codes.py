@@ -547,7 +547,7 @@ class Code(Enum):
     INVALID_OPERATION_HANDLE = ErrorSpec("HY000", "Invalid OperationHandle: {handle}.")
     FETCH_ORIENTATION = ErrorSpec("HY106", "FetchResults does not support {orientation}.")
     FLINK_SQL_UNSUPPORTED = ErrorSpec(
-        "0A000", "{what} of Flink's SQL has no equivalent here.", "{hint}"
+        "0A000", "{what} cannot be translated from Flink's SQL.", "{hint}"
     )
     NOT_SUPPORTED = ErrorSpec("0A000", "{what} is not supported.", "{hint}")
     INVALID_REQUEST = ErrorSpec("HY000", "The request is invalid: {reason}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidegate_server.core.sql.flink.failures import refuse
-from tidegate_server.core.sql.flink.tokens import Item, Kind, items_of, sees
+from tidegate_server.core.sql.flink.tokens import Item, Kind, hint_items, sees
 from tidegate_server.core.sql.flink.units import Frame, Unit
 
 _HINTS = frozenset({"BROADCAST", "SHUFFLE_HASH", "SHUFFLE_MERGE"})
@@ -14,7 +14,7 @@ _PLAIN_QUERY = "Write a subquery with the columns, and compare them in its WHERE
 
 def check_hint(text: str, item: Item) -> None:
     """Refuse a hint after SELECT that Spark does not have."""
-    for found in _hint_names(item.value):
+    for found in (each.word for each in hint_items(text, item) if each.kind is Kind.WORD):
         if found not in _HINTS:
             known = ", ".join(sorted(_HINTS))
             raise refuse(
@@ -28,6 +28,11 @@ def check_hint(text: str, item: Item) -> None:
 def check_clause(
     text: str, items: Sequence[Item], at: int, before: Sequence[Unit], frame: Frame
 ) -> None:
+    """Refuse a clause that begins at an item.
+
+    :param before: what comes before it on its level.
+    :raises ServerError: FLINK_SQL_UNSUPPORTED.
+    """
     item = items[at]
     following = items[at + 1] if at + 1 < len(items) else None
     if item.word == "MATCH_RECOGNIZE" and following is not None and following.opens("("):
@@ -46,7 +51,3 @@ def check_clause(
     elif item.word in ("SYMMETRIC", "ASYMMETRIC") and before and before[-1].word == "BETWEEN":
         hint = "Use LEAST and GREATEST for the ends of BETWEEN."
         raise refuse(text, item.start, f"BETWEEN {item.word}", hint)
-
-
-def _hint_names(value: str) -> list[str]:
-    return [item.word for item in items_of(value) if item.kind is Kind.WORD]

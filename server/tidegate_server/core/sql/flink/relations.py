@@ -9,7 +9,7 @@ from tidegate_server.core.sql.flink.failures import refuse
 from tidegate_server.core.sql.flink.literals import spark_string
 from tidegate_server.core.sql.flink.output import Parts, made, verbatim
 from tidegate_server.core.sql.flink.rewriter import Relation, Rewriter
-from tidegate_server.core.sql.flink.tokens import Item, Kind, items_of, sees, split
+from tidegate_server.core.sql.flink.tokens import Item, Kind, hint_items, sees, split
 
 _PROCESSING_TIME = re.compile(r"proc(ess(ing)?)?_?time", re.IGNORECASE)
 _NOW = frozenset({"PROCTIME", "CURRENT_TIMESTAMP", "NOW", "CURRENT_ROW_TIMESTAMP"})
@@ -57,7 +57,7 @@ def _options(rewriter: Rewriter, items: Sequence[Item], at: int) -> tuple[Parts,
     if items[at].kind is not Kind.HINT:
         return None
     hint = items[at]
-    inner = items_of(hint.value)
+    inner = hint_items(rewriter.text, hint)
     if not inner or inner[0].word != "OPTIONS":
         name = inner[0].word if inner else ""
         raise refuse(rewriter.text, hint.start, f"The hint {name}", _OTHER_HINT)
@@ -90,8 +90,11 @@ def _version(rewriter: Rewriter, items: Sequence[Item], at: int) -> tuple[Parts,
     if first.word in ("TIMESTAMP", "CAST", "TO_TIMESTAMP", "TO_TIMESTAMP_LTZ"):
         return verbatim(rewriter.text, place.start, items[at + 3].end), begin
     if first.word in _NOW:
-        called = begin + 1 < len(items) and items[begin + 1].opens("(")
-        return made(place.start, ""), begin + (2 if called else 1)
+        after = begin + 1
+        after += 1 if after < len(items) and items[after].opens("(") else 0
+        if after < len(items) and items[after].word in ("+", "-"):
+            return verbatim(rewriter.text, place.start, items[at + 3].end), begin
+        return made(place.start, ""), after
     if not first.named:
         raise refuse(rewriter.text, place.start, "FOR SYSTEM_TIME of an expression", _EVENT_TIME)
     end = begin + 1

@@ -11,6 +11,7 @@ from typing import ClassVar
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from tidegate_server.core.errors import ServerError
 from tidegate_server.core.sql.dialect import Tidegate
 from tidegate_server.core.sql.flink.failures import misread
 
@@ -83,6 +84,17 @@ def items_of(text: str) -> tuple[Item, ...]:
     flat = iter(_flat(text))
     items, _ = _nest(flat, text, "", 0)
     return items
+
+
+def hint_items(text: str, hint: Item) -> tuple[Item, ...]:
+    """Return what is in a hint; offsets are those within it.
+
+    :raises ServerError: PARSE_SYNTAX at the hint if it cannot be read.
+    """
+    try:
+        return items_of(hint.value)
+    except ServerError as problem:
+        raise misread(text, hint.start, "a hint", "NAME(...), ...") from problem
 
 
 def split(items: Sequence[Item], separator: str = ",") -> list[tuple[Item, ...]]:

@@ -72,6 +72,8 @@ class _Table:
         if self.call.name != "SESSION":
             hint = "Leave it out: it does not change the windows of a row."
             raise self.call.refuse(hint, f"PARTITION BY in {self.call.name}")
+        if not sees(items, by, "PARTITION", "BY") or by + 2 >= len(items):
+            raise self.call.rewriter.unexpected(items, by + 1, "BY and columns")
         keys = items[by + 2 : order if order > by else len(items)]
         listed = keys[0].inner if len(keys) == 1 and keys[0].opens("(") else keys
         return data, tuple(self.call.rewriter.expression(key) for key in split(listed))
