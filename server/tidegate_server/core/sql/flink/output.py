@@ -49,6 +49,8 @@ class Translation:
     def place(self, line: int, column: int) -> tuple[int, int]:
         """Return the source's line and column of those in the translated text, all from 1."""
         text = self.text
+        if text == self.source:
+            return line, column
         start = 0
         for _ in range(line - 1):
             start = text.find("\n", start) + 1
