@@ -546,6 +546,9 @@ class Code(Enum):
     )
     INVALID_OPERATION_HANDLE = ErrorSpec("HY000", "Invalid OperationHandle: {handle}.")
     FETCH_ORIENTATION = ErrorSpec("HY106", "FetchResults does not support {orientation}.")
+    FLINK_SQL_UNSUPPORTED = ErrorSpec(
+        "0A000", "{what} cannot be translated from Flink's SQL.", "{hint}"
+    )
     NOT_SUPPORTED = ErrorSpec("0A000", "{what} is not supported.", "{hint}")
     INVALID_REQUEST = ErrorSpec("HY000", "The request is invalid: {reason}.")
     TOO_MANY = ErrorSpec("53300", "Too many {what}: at most {limit} are allowed.", "{hint}")

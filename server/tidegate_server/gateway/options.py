@@ -16,6 +16,7 @@ from tidegate_server.core.config import (
     STORE_PATH_OPTION,
 )
 from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.model.dialects import DIALECT_OPTION, SqlDialect, read_dialect
 from tidegate_server.core.model.freshness import Freshness, parse_duration
 from tidegate_server.core.model.table import ENFORCE_OPTION
 from tidegate_server.core.model.zones import LOCAL_ZONE, SESSION_ZONE, UNSET
@@ -113,7 +114,7 @@ class Option:
 
 def is_tidegate_key(key: str) -> bool:
     """Return whether a setting is Tidegate's or Flink's, so that Spark never gets it."""
-    return key.lower().startswith((*_OURS, *FLINKS_PREFIXES))
+    return key.lower() == DIALECT_OPTION or key.lower().startswith((*_OURS, *FLINKS_PREFIXES))
 
 
 def sparks_names(settings: Mapping[str, str]) -> dict[str, str]:
@@ -128,6 +129,18 @@ def sparks_names(settings: Mapping[str, str]) -> dict[str, str]:
 def spark_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that are Spark's."""
     return {key: value for key, value in settings.items() if not is_tidegate_key(key)}
+
+
+def dialect_in(*layers: Mapping[str, str]) -> SqlDialect:
+    """Return the SQL dialect of a statement, from the first layer of settings that has it.
+
+    An invalid value is Spark's: the statement itself will be refused for it.
+    """
+    value = next((each[DIALECT_OPTION] for each in layers if DIALECT_OPTION in each), None)
+    try:
+        return read_dialect(value)
+    except ValueError:
+        return SqlDialect.SPARK
 
 
 def check_option(key: str, value: str) -> None:
@@ -344,6 +357,16 @@ def _execution_mode(key: str, value: str) -> None:
         check_target(value, "")
 
 
+def _dialect(key: str, value: str) -> None:
+    try:
+        read_dialect(value)
+    except ValueError as unknown:
+        words = [dialect.value for dialect in SqlDialect]
+        near = difflib.get_close_matches(value.strip().lower(), words, n=1)
+        reason = f"did you mean {near[0]}?" if near else f"use one of {', '.join(words)}"
+        raise invalid_value_error(key, value, reason) from unknown
+
+
 def _any_text(key: str, value: str) -> None:
     """Accept any value: it is checked where it is used."""
 
@@ -397,6 +420,7 @@ OPTIONS: Mapping[str, Option] = {
     STRICT_KEY: _option(_BOOLEAN, _DEFINITION),
     FITTING_KEY: _option(_BOOLEAN, _DEFINITION),
     EXECUTION_MODE_KEY: _option(_execution_mode, _SESSION),
+    DIALECT_OPTION: _option(_dialect, _SESSION),
     CONVERSION_KEY: _option(_BOOLEAN, _SERVER),
     MAX_CONCURRENT_OPTION: _option(_any_text, _SERVER),
     SCHEDULER_TYPE_OPTION: _option(_any_text, _SERVER),

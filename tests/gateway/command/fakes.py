@@ -50,6 +50,7 @@ from tidegate_server.core.refresh.request import RefreshPlan, RefreshRequest, Ro
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
 from tidegate_server.gateway.command.dispatch import prepare
 from tidegate_server.gateway.context import Context, Services, SessionState
+from tidegate_server.gateway.options import dialect_in
 from tidegate_server.gateway.runs.background import Background
 from tidegate_server.gateway.runs.waves import Waves
 from tidegate_server.gateway.scheduler.base import (
@@ -334,7 +335,8 @@ class World:
             overlay=overlay or {},
             require_wanted=self.require_wanted,
         )
-        return prepare(text).run(context)
+        layers = (context.overlay, self.session.settings, self.config.options)
+        return prepare(text, dialect_in(*layers)).run(context)
 
     def rows(self, text: str) -> list[tuple[object, ...]]:
         result = self.execute(text)

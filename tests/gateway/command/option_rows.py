@@ -8,6 +8,7 @@ from collections.abc import Callable
 from tests.gateway.command.effects import ALTER, DAYS, create, order_of
 from tests.gateway.command.fakes import World
 from tidegate_server.core.config import Config
+from tidegate_server.core.model.dialects import DIALECT_OPTION
 from tidegate_server.gateway import options as known
 from tidegate_server.gateway.definition.checks import layered_setting
 from tidegate_server.gateway.options import OPTIONS, Place, check_server_options
@@ -202,6 +203,11 @@ ROWS: dict[str, Row] = {
         read=by_target,
         test="gateway/command/test_create.py::"
         "test_the_execution_mode_of_the_session_stays_with_the_table",
+    ),
+    DIALECT_OPTION: server_row(
+        "flink",
+        "gateway/command/test_dialect.py::test_a_statement_is_translated_before_anything_reads_it",
+        "flick",
     ),
     known.CONVERSION_KEY: server_row(
         "TRUE",

@@ -282,7 +282,7 @@ def running_gateway(config: Config | None = None, catalog: Any = None) -> Iterat
 
     sessions = SessionManager(
         services(config, engine=engine, catalog=catalog),
-        lambda text: Read(text, execute),
+        lambda text, dialect: Read(text, execute),
     )
     loop = asyncio.new_event_loop()
     server = ThriftServer(config, sessions, build_access(config, SystemClock(), tokens(config)))

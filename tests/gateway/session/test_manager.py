@@ -46,7 +46,7 @@ class World:
             **limits,
         )
         parts = services(Config(server=section), engine=self.engine, clock=self.clock)
-        self.manager = SessionManager(parts, lambda text: Read(text, self.execute))
+        self.manager = SessionManager(parts, lambda text, dialect: Read(text, self.execute))
 
     def execute(self, text: str, context: Context) -> Result:
         self.contexts.append(context)

@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.model.dialects import SqlDialect
 from tidegate_server.core.model.result import Result
+from tidegate_server.core.sql.flink.output import Translation
+from tidegate_server.core.sql.flink.translate import translate_statement
 from tidegate_server.core.sql.parse import parse
 from tidegate_server.core.sql.places import place_of, place_of_table
 from tidegate_server.core.sql.statements import (
@@ -21,15 +24,13 @@ from tidegate_server.gateway.audit.record import ADMINISTRATOR, Record
 from tidegate_server.gateway.authorization.admission import admitting, narrow
 from tidegate_server.gateway.authorization.features import allowed_features, distinguishes_users
 from tidegate_server.gateway.command import settings
+from tidegate_server.gateway.command.advice import advise
 from tidegate_server.gateway.command.specs import SPECS
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import downstream
 
 log = logging.getLogger(__name__)
 
-_CONNECTOR = re.compile(
-    r"\s*CREATE\s+(TEMPORARY\s+)?TABLE\b.*?'connector'\s*=", re.IGNORECASE | re.DOTALL
-)
 _NAMES = (ListingKind.TABLES, ListingKind.VIEWS)
 _OF_TABLES = frozenset({Code.MT_NOT_FOUND.name, Code.MT_WRONG_KIND.name})
 _OF_PARTITIONS = frozenset({Code.MT_PARTITION_UNKNOWN.name, Code.MT_PARTITION_TYPE.name})
@@ -40,9 +41,12 @@ class Prepared:
     """A parsed statement, to be executed later."""
 
     text: str
+    """As the user wrote it."""
     statement: Statement | None
     problem: ServerError | None = None
     """The parse error, raised on execution."""
+    translation: Translation | None = None
+    """Where the statement's text comes from, if it is not the user's own."""
 
     @property
     def returns_rows(self) -> bool:
@@ -88,19 +92,40 @@ class Prepared:
         settings.check_overlay(context)
         if self.statement is None:
             raise self.problem or AssertionError("neither a statement nor a problem")
-        return carry_out(self.statement, self.text, context)
+        if self.translation is None:
+            return carry_out(self.statement, self.text, context)
+        try:
+            return carry_out(self.statement, self.translation.text, context, SqlDialect.FLINK)
+        except ServerError as problem:
+            _point_into_source(problem, self.translation)
+            raise
 
     @property
     def _facts(self) -> StatementFacts | None:
         return self.statement.facts if isinstance(self.statement, SparkStatement) else None
 
 
-def prepare(text: str) -> Prepared:
-    """Parse one statement; a parse error is raised when it runs."""
+def prepare(text: str, dialect: SqlDialect = SqlDialect.SPARK) -> Prepared:
+    """Parse one statement; a parse error is raised when it runs.
+
+    Flink's SQL is translated first: all that follows, rights included, only sees what will run.
+    """
+    translation = None
     try:
-        return Prepared(text=text, statement=parse(text))
+        if dialect is SqlDialect.FLINK:
+            translation = translate_statement(text)
+        statement = parse(text if translation is None else translation.text)
+        return Prepared(text=text, statement=statement, translation=translation)
     except ServerError as problem:
+        if translation is not None:
+            _point_into_source(problem, translation)
         return Prepared(text=text, statement=None, problem=problem)
+
+
+def _point_into_source(problem: ServerError, translation: Translation) -> None:
+    """Make the position of an error one in the user's text."""
+    if problem.line is not None and problem.column is not None:
+        problem.line, problem.column = translation.place(problem.line, problem.column)
 
 
 def kind_of(statement: Statement | None) -> str:
@@ -115,12 +140,18 @@ def _words(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", " ", name).upper()
 
 
-def carry_out(statement: Statement, text: str, context: Context) -> Result:
+def carry_out(
+    statement: Statement,
+    text: str,
+    context: Context,
+    dialect: SqlDialect = SqlDialect.SPARK,
+) -> Result:
     """Check the user's privileges, execute a statement, and return its result.
 
     Its objects are added to the context's record, which the caller writes to the audit log.
 
     :param text: what error positions refer to; empty for a generated statement.
+    :param dialect: whose SQL the user wrote, before any translation.
     :raises ServerError: any error of the statement.
     """
     spec = SPECS[type(statement)]
@@ -134,24 +165,13 @@ def carry_out(statement: Statement, text: str, context: Context) -> Result:
             spec.check(statement, text, context)
         result = spec.run(statement, text, narrow(context) if spec.lists_tables else context)
     except ServerError as problem:
-        if isinstance(statement, SparkStatement):
-            _advise(problem, text)
-        else:
+        advise(problem, text, dialect)
+        if not isinstance(statement, SparkStatement):
             _place(problem, text)
         raise
     if spec.redefines is not None:
         downstream.settle(spec.redefines(statement), context)
     return result
-
-
-def _advise(problem: ServerError, text: str) -> None:
-    """Add a hint for Flink's connector tables, which Spark cannot parse."""
-    if problem.code == "PARSE_SYNTAX_ERROR" and _CONNECTOR.match(text):
-        problem.hint = (
-            "Tables with a connector are Flink's. What arrives in files or in Kafka comes in by "
-            "CREATE MATERIALIZED TABLE name AS SELECT * FROM STREAM read_files('/place', format "
-            "=> 'json') or STREAM read_kafka(...); other tables are made by CREATE TABLE ... USING."
-        )
 
 
 def _place(problem: ServerError, text: str) -> None:

@@ -9,6 +9,7 @@ from tidegate_server.core.config import SCHEDULER_OPTIONS
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import Analysis
 from tidegate_server.core.messages.requests import Analyze, InspectTable
+from tidegate_server.core.model.dialects import DIALECT_OPTION
 from tidegate_server.core.model.freshness import Freshness
 from tidegate_server.core.model.names import STORAGE_PREFIX, SYSTEM_SCHEMA, TableName
 from tidegate_server.core.model.states import RefreshStatus
@@ -296,7 +297,7 @@ def stored_settings(context: Context) -> dict[str, str]:
         for key, value in chosen.items()
         if server.get(key) != value
         and not key.startswith(SCHEDULER_OPTIONS)
-        and key != EXECUTION_MODE_KEY
+        and key not in (EXECUTION_MODE_KEY, DIALECT_OPTION)
     }
 
 

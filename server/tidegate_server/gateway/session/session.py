@@ -13,6 +13,7 @@ from typing import Protocol
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.log_context import log_context
 from tidegate_server.core.messages.requests import CloseSession
+from tidegate_server.core.model.dialects import SqlDialect
 from tidegate_server.core.model.names import FunctionName
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.states import OperationState
@@ -21,7 +22,7 @@ from tidegate_server.gateway.authorization.listings import function_filter
 from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.context import Context, Services, SessionState
 from tidegate_server.gateway.link.client import Engine
-from tidegate_server.gateway.options import sparks_names
+from tidegate_server.gateway.options import dialect_in, sparks_names
 from tidegate_server.gateway.session.configuration import SessionOptions, substitute
 from tidegate_server.gateway.session.executor import Executor
 from tidegate_server.gateway.session.handle import Handle, issue
@@ -57,7 +58,7 @@ class PreparedStatement(Protocol):
         ...
 
 
-Prepare = Callable[[str], PreparedStatement]
+Prepare = Callable[[str, SqlDialect], PreparedStatement]
 """Parses a statement; never raises."""
 RequireTurn = Callable[["Session"], None]
 """Raises TOO_MANY if the user who logged in has too many running statements."""
@@ -135,7 +136,8 @@ class Session:
         self._require_turn(self)
         overlay = sparks_names(overlay or {})
         statement = substitute(text, {**self.state.settings, **overlay})
-        prepared = self._prepare(statement)
+        dialect = dialect_in(overlay, self.state.settings, self._services.config.options)
+        prepared = self._prepare(statement, dialect)
         operation = self._register(
             OperationKind.EXECUTE_STATEMENT,
             statement,
