@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, inspect
 
 import tidegate
 from tests.support.fixtures.server import Server, run_as, running_server
@@ -79,7 +80,7 @@ def refused(server: Server, user: str, *texts: str) -> str:
         ("EXECUTE IMMEDIATE 'SELECT max(id) FROM lake.db.t'", [(2,)]),
         ("SELECT operation FROM lake.db.t.snapshots", [("append",)]),
         ("SELECT lake.system.bucket(4, 1)", [(0,)]),
-        ("SHOW TABLES IN lake.db", [("db", "t", False)]),
+        ("SHOW TABLES IN lake.db LIKE 't'", [("db", "t", False)]),
         ("SHOW SCHEMAS IN lake", [("db",)]),
         ("DESCRIBE lake.db.t", [("id", "int", None), ("v", "string", None)]),
     ],
@@ -166,6 +167,37 @@ def test_lists_show_what_the_user_may_use(server: Server) -> None:
     assert "ACCESS_DENIED" in refused(server, "eve", "DESCRIBE CATALOG lake")
 
 
+def test_metadata_calls_know_catalogs(server: Server) -> None:
+    with closing(server.connect(user="bob", schema="lake.db")) as connection:
+        cursor = connection.cursor()
+        cursor.execute("SELECT count(*) FROM t")
+        assert cursor.fetchall() == [(2,)]
+        cursor.catalogs()
+        assert cursor.fetchall() == [("lake",), ("spark_catalog",)]
+        cursor.schemas(catalog="lake")
+        assert cursor.fetchall() == [("db", "lake")]
+        cursor.tables("db", "t", catalog="lake")
+        assert [row[:4] for row in cursor.fetchall()] == [("lake", "db", "t", "TABLE")]
+        cursor.columns("db", "t", catalog="lake")
+        assert [row[3] for row in cursor.fetchall()] == ["id", "v"]
+        cursor.tables(None, "t")
+        assert cursor.fetchall() == []
+    for refused_place in ("lake.db", "nowhere.db"):
+        with pytest.raises(tidegate.Error):
+            server.connect(user="eve", schema=refused_place)
+
+
+def test_sqlalchemy_reflects_tables_of_catalogs(server: Server) -> None:
+    engine = create_engine(f"tidegate://bob@{server.host}:{server.port}/default")
+    with closing(engine.connect()) as connection:
+        inspector = inspect(connection)
+        assert inspector.get_schema_names(catalog="lake") == ["db"]
+        assert "t" in inspector.get_table_names("lake.db")
+        columns = inspector.get_columns("t", "lake.db")
+        assert [column["name"] for column in columns] == ["id", "v"]
+    engine.dispose()
+
+
 def test_a_catalog_that_cannot_be_reached_says_why(server: Server) -> None:
     text = refused(server, "root", "SELECT * FROM down.db.t")
     assert "CATALOG_UNAVAILABLE" in text
@@ -200,7 +232,8 @@ def test_a_catalog_is_created_changed_and_dropped(server: Server, tmp_path: Path
 
 
 def test_materialized_tables_read_catalogs(server: Server) -> None:
-    query = "SELECT max(id) AS m FROM lake.db.t"
+    run_as(server, "ann", "CREATE TABLE lake.db.src AS SELECT 2 AS id, 'b' AS v")
+    query = "SELECT max(id) AS m FROM lake.db.src"
     run_as(server, "bob", f"CREATE MATERIALIZED TABLE bob.m REFRESH_MODE = FULL AS {query}")
     assert run_as(server, "bob", "SELECT * FROM bob.m") == [(2,)]
     assert "CATALOG_IN_USE" in refused(server, "root", "DROP CATALOG lake")
@@ -209,6 +242,12 @@ def test_materialized_tables_read_catalogs(server: Server) -> None:
     assert "USE CATALOG on catalog lake" in refused(server, "bob", refresh)
     run_as(server, "root", "GRANT USE CATALOG ON CATALOG lake TO USER bob")
     run_as(server, "bob", refresh)
+    # A refresh of an Iceberg table's newest snapshot has nothing to do.
+    history = "SHOW REFRESH HISTORY FOR bob.m LIMIT 1"
+    assert "NO_DATA" in str(run_as(server, "bob", refresh, history))
+    run_as(server, "ann", "INSERT INTO lake.db.src VALUES (7, 'g')")
+    assert "NO_DATA" not in str(run_as(server, "bob", refresh, history))
+    assert run_as(server, "bob", "SELECT * FROM bob.m") == [(7,)]
 
 
 def test_catalogs_are_there_after_the_engine_died(server: Server) -> None:

@@ -531,18 +531,6 @@ class Config(BaseSettings):
         return self._secret_variables
 
     @property
-    def catalog_store_kind(self) -> str:
-        """The kind of the catalog store; Flink's key in ``options`` has the same meaning."""
-        theirs = self.options.get(STORE_KIND_OPTION)
-        return theirs if theirs in ("file", IN_MEMORY) else self.catalog_store.kind
-
-    @property
-    def catalog_folder(self) -> Path:
-        """The directory of the catalog store if its kind is ``file``."""
-        theirs = self.options.get(STORE_PATH_OPTION)
-        return Path(self.catalog_store.path or theirs or self.data / "catalogs").resolve()
-
-    @property
     def store_url(self) -> str:
         """The store's SQLAlchemy URL."""
         folder = Path(self.options.get(STORE_PATH_OPTION) or self.data)

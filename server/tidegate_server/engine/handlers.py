@@ -65,6 +65,7 @@ from tidegate_server.core.messages.requests import (
     InspectMemory,
     InspectTable,
     LastCommit,
+    ListCatalog,
     ListDefinitions,
     ListFunctions,
     ListNames,
@@ -114,6 +115,7 @@ from tidegate_server.engine.gate.catalogs import (
 from tidegate_server.engine.gate.gate import limiting, running_as
 from tidegate_server.engine.jvm.memory import JvmMemory
 from tidegate_server.engine.metastore.directories import Directories
+from tidegate_server.engine.metastore.foreign import list_catalog
 from tidegate_server.engine.metastore.listing import Metastore
 from tidegate_server.engine.metastore.owners import Owners
 from tidegate_server.engine.metastore.warehouse import find_tables, register_table
@@ -436,6 +438,9 @@ class Handlers:
     def inspect_catalog(self, request: InspectCatalog) -> CatalogInspected:
         return inspect_catalog(self._spark, request.name)
 
+    def list_catalog(self, request: ListCatalog) -> TableList:
+        return list_catalog(self._spark, request)
+
     def find_places(self, request: FindPlaces) -> PlacesFound:
         return self._directories.places(request.paths)
 
@@ -526,6 +531,7 @@ HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
     PutCatalogs: Control(Handlers.put_catalogs),
     CheckCatalog: Control(Handlers.check_catalog),
     InspectCatalog: Control(Handlers.inspect_catalog),
+    ListCatalog: Control(Handlers.list_catalog),
     SetObjectOwner: Control(Handlers.set_object_owner),
     DisownObject: Control(Handlers.disown_object),
     ReleaseOwners: Work(Handlers.release_owners),

@@ -73,6 +73,8 @@ from tidegate_server.gateway.store.catalog_store import (
     CatalogFiles,
     SplitExternalObjects,
     catalogs_in_memory,
+    store_folder,
+    store_kind,
 )
 from tidegate_server.gateway.store.database import Database
 from tidegate_server.gateway.store.external import ExternalObjects, SqlExternalObjects
@@ -511,10 +513,11 @@ class Gateway:
 def _external_objects(config: Config, database: Database) -> ExternalObjects:
     """Return the store of external objects, with catalogs where the configuration says."""
     stored = SqlExternalObjects(database)
-    if config.catalog_store_kind == "file":
-        files = CatalogFiles(config.catalog_folder, stored, new_id)
+    kind = store_kind(config)
+    if kind == "file":
+        files = CatalogFiles(store_folder(config), stored, new_id)
         return SplitExternalObjects(stored, files)
-    return catalogs_in_memory(stored) if config.catalog_store_kind == IN_MEMORY else stored
+    return catalogs_in_memory(stored) if kind == IN_MEMORY else stored
 
 
 def _executor(table: MaterializedTable | None) -> str | None:

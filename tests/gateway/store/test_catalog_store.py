@@ -19,6 +19,8 @@ from tidegate_server.gateway.store.catalog_store import (
     as_yaml,
     catalogs_in_memory,
     read_yaml,
+    store_folder,
+    store_kind,
 )
 from tidegate_server.gateway.store.external import ExternalObjects, MemoryExternalObjects
 
@@ -146,14 +148,14 @@ def test_only_catalogs_are_elsewhere(database: MemoryExternalObjects) -> None:
 
 
 def test_flinks_keys_have_the_same_meaning(tmp_path: Path) -> None:
-    assert Config().catalog_store_kind == "database"
+    assert store_kind(Config()) == "database"
     options = {"table.catalog-store.kind": "file", "table.catalog-store.file.path": str(tmp_path)}
     config = Config(options=options)
-    assert (config.catalog_store_kind, config.catalog_folder) == ("file", tmp_path)
+    assert (store_kind(config), store_folder(config)) == ("file", tmp_path)
     own = Config(catalog_store=CatalogStoreSection(kind="file", path=str(tmp_path)))
-    assert (own.catalog_store_kind, own.catalog_folder) == ("file", tmp_path)
+    assert (store_kind(own), store_folder(own)) == ("file", tmp_path)
     memory = Config(options={"table.catalog-store.kind": "generic_in_memory"})
-    assert memory.catalog_store_kind == "generic_in_memory"
+    assert store_kind(memory) == "generic_in_memory"
     with pytest.raises(ValueError, match="contradicts"):
         Config(options=options, catalog_store=CatalogStoreSection(kind="database"))
     with pytest.raises(ValueError, match="has no effect"):

@@ -603,6 +603,21 @@ class InspectCatalog(Request[CatalogInspected]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListCatalog(Request[TableList]):
+    """Ask for the schemas and tables of a catalog other than the session catalog.
+
+    It may wait for another system.
+    """
+
+    name: str
+    schemas: str = ".*"
+    """A regular expression for the whole name; case does not matter."""
+    tables: str | None = None
+    """Likewise; None lists no tables."""
+    with_columns: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FindPlaces(Request[PlacesFound]):
     """Ask where the file system says that paths are; a path need not exist."""
 

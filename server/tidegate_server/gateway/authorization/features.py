@@ -53,9 +53,13 @@ def readable_places(rights: Rights | None, services: Services) -> tuple[str, ...
     )
 
 
-def usable_catalogs(rights: Rights | None, services: Services) -> tuple[str, ...]:
+def usable_catalogs(
+    rights: Rights | None, services: Services, *, everything: bool = False
+) -> tuple[str, ...]:
     """Return the names of the catalogs and connections that a user may use."""
     found = [each for kind in CATALOG_KINDS for each in services.external.all(kind)]
+    if everything:
+        return tuple(each.name for each in found)
     if rights is None:
         allowed = _CONNECTIONS in services.config.authorization.allow
         return tuple(each.name for each in found if allowed)

@@ -42,7 +42,9 @@ def check_catalog(catalog: str, context: Context) -> None:
     )
     if foreign or name not in (DEFAULT_CATALOG, context.session.catalog.lower()):
         what = f"A materialized table in the catalog {catalog}"
-        hint = f"Write {DEFAULT_CATALOG}.schema.table; its query can read tables of {catalog}."
+        hint = f"They are in {DEFAULT_CATALOG}."
+        if foreign:
+            hint = f"Write {DEFAULT_CATALOG}.schema.table; its query can read tables of {catalog}."
         raise error(Code.NOT_SUPPORTED, what=what, hint=hint)
 
 

@@ -17,6 +17,7 @@ from typing import Final
 
 import yaml
 
+from tidegate_server.core.config import IN_MEMORY, STORE_KIND_OPTION, STORE_PATH_OPTION, Config
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.external import ExternalObject
 from tidegate_server.core.model.privileges import UNOWNED, SecuredKind
@@ -29,6 +30,18 @@ _TYPE: Final = "type"
 _NAME: Final = re.compile(r"[a-z_]\w*", re.ASCII)
 _Stamp = tuple[int, int, int]
 """What changes with a file: its inode, its size and when it was written, in nanoseconds."""
+
+
+def store_kind(config: Config) -> str:
+    """Return the kind of the catalog store; Flink's key in the options has the same meaning."""
+    theirs = config.options.get(STORE_KIND_OPTION)
+    return theirs if theirs in ("file", IN_MEMORY) else config.catalog_store.kind
+
+
+def store_folder(config: Config) -> Path:
+    """Return the directory of the catalog store if its kind is ``file``."""
+    theirs = config.options.get(STORE_PATH_OPTION)
+    return Path(config.catalog_store.path or theirs or config.data / "catalogs").resolve()
 
 
 class SplitExternalObjects:
