@@ -36,8 +36,9 @@ class ReflectionMixin:
 
     @cache
     def get_schema_names(self, connection: Connection, **kw: Any) -> list[str]:
-        """Return the names of all schemas."""
-        rows = _metadata(connection, lambda cursor: cursor.schemas())
+        """Return the names of all schemas, with ``catalog=`` those of another catalog."""
+        catalog = kw.get("catalog")
+        rows = _metadata(connection, lambda cursor: cursor.schemas(catalog=catalog))
         return [row["TABLE_SCHEM"] for row in rows]
 
     @cache
@@ -109,7 +110,8 @@ class ReflectionMixin:
     ) -> list[ReflectedColumn]:
         """Return the columns with types, nullability, comments."""
         pattern = (self._pattern_of(schema), _escape(table_name))
-        rows = _metadata(connection, lambda cursor: cursor.columns(*pattern))
+        catalog = _catalog_of(schema)
+        rows = _metadata(connection, lambda cursor: cursor.columns(*pattern, catalog=catalog))
         own = [row for row in rows if row["TABLE_NAME"].lower() == table_name.lower()]
         if not own and not self.has_table(connection, table_name, schema):
             raise exc.NoSuchTableError(table_name)
@@ -173,7 +175,10 @@ class ReflectionMixin:
 
     def _names_of(self, connection: Connection, schema: str | None, kind: str) -> list[str]:
         pattern = self._pattern_of(schema)
-        rows = _metadata(connection, lambda cursor: cursor.tables(pattern, "%", [kind]))
+        catalog = _catalog_of(schema)
+        rows = _metadata(
+            connection, lambda cursor: cursor.tables(pattern, "%", [kind], catalog=catalog)
+        )
         return list(dict.fromkeys(row["TABLE_NAME"] for row in rows))
 
     def _require(self, connection: Connection, table: str, schema: str | None) -> MetadataRow:
@@ -184,7 +189,10 @@ class ReflectionMixin:
 
     def _find(self, connection: Connection, table: str, schema: str | None) -> MetadataRow | None:
         pattern = self._pattern_of(schema)
-        rows = _metadata(connection, lambda cursor: cursor.tables(pattern, _escape(table)))
+        catalog = _catalog_of(schema)
+        rows = _metadata(
+            connection, lambda cursor: cursor.tables(pattern, _escape(table), catalog=catalog)
+        )
         return next((row for row in rows if row["TABLE_NAME"].lower() == table.lower()), None)
 
     def _schema_of(self, schema: str | None) -> str | None:
@@ -195,6 +203,12 @@ class ReflectionMixin:
     def _pattern_of(self, schema: str | None) -> str | None:
         name = self._schema_of(schema)
         return None if name is None else _escape(name)
+
+
+def _catalog_of(schema: str | None) -> str | None:
+    """Return the catalog of ``catalog.schema`` as a pattern; None for a schema alone."""
+    catalog = (schema or "").rpartition(".")[0]
+    return _escape(catalog) if catalog else None
 
 
 def _metadata(connection: Connection, call: Callable[[Any], object]) -> list[MetadataRow]:

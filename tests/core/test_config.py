@@ -55,7 +55,7 @@ def test_a_key_may_be_written_with_dots_or_as_sections(given: dict[str, object])
 @pytest.mark.parametrize(
     ("options", "url", "told"),
     [
-        ({"table.catalog-store.kind": "generic_in_memory"}, "", "is sqlite, file or postgresql"),
+        ({"table.catalog-store.kind": "zookeeper"}, "", "is one of sqlite, file, postgresql"),
         ({"table.catalog-store.kind": "postgresql"}, "", "needs store.url"),
         ({"table.catalog-store.kind": "file"}, "postgresql://db/t", "contradicts store.url"),
         ({"table.catalog-store.file.path": "x"}, "sqlite:///y.db", "set one of the two"),

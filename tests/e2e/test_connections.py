@@ -149,9 +149,27 @@ def test_changing_needs_modify(server: Server, text: str) -> None:
     assert "needs MODIFY on connection crm" in refused(server, "bob", text)
 
 
-@pytest.mark.parametrize("text", ["USE crm", "USE crm.shop", "SET CATALOG crm"])
-def test_a_connection_does_not_become_the_current_catalog(server: Server, text: str) -> None:
-    assert "ACCESS_DENIED" in refused(server, "ann", text)
+@pytest.mark.parametrize("text", ["USE crm", "USE crm.shop", "SET CATALOG crm", "USE CATALOG crm"])
+def test_a_connection_becomes_the_current_catalog(server: Server, text: str) -> None:
+    rows = run_as(server, "bob", text, "USE crm.shop", "SELECT count(*) FROM orders")
+    assert rows == [(2,)]
+    assert "USE CONNECTION on connection crm" in refused(server, "eve", text)
+
+
+def test_a_catalog_of_flinks_options_reads_the_same(server: Server, url: str) -> None:
+    base, _, database = url.rpartition("/")
+    run_as(
+        server,
+        "root",
+        f"CREATE CATALOG flink WITH ('type' = 'jdbc', 'base-url' = '{base}', 'default-database' = "
+        f"'{database}', 'username' = 'crm', 'password' = '${{secret:crm}}')",
+        "GRANT USE CATALOG ON CATALOG flink TO USER bob",
+    )
+    assert run_as(server, "bob", "SELECT * FROM flink.shop.orders ORDER BY id") == ROWS
+    assert "USE CATALOG on catalog flink" in refused(server, "eve", "TABLE flink.shop.orders")
+    for text in ("DESCRIBE CATALOG EXTENDED flink", "SHOW CREATE CATALOG flink"):
+        assert HUSH not in str(run_as(server, "root", text))
+    run_as(server, "root", "DROP CATALOG flink")
 
 
 def test_a_reader_brings_no_options_of_its_own(server: Server) -> None:

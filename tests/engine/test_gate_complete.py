@@ -43,8 +43,8 @@ _HIVE = {
     "input_formats": "org.apache.hadoop.mapred.InputFormat",
     "output_formats": "org.apache.hadoop.mapred.OutputFormat",
 }
-_KAFKA = "org.apache.spark.sql.kafka010."
-"""Sources that are on the class path only if the engine was started with Kafka."""
+_OPTIONAL = ("org.apache.spark.sql.kafka010.", "org.apache.iceberg.")
+"""Sources that are on the class path only if the engine was started with Kafka or Iceberg."""
 
 _DERIVABLE = frozenset(
     {
@@ -214,7 +214,7 @@ def test_every_function_of_a_fresh_session_is_listed(spark_root: SparkSession) -
 def test_every_source_is_listed(by_root: Mapping[str, frozenset[str]]) -> None:
     present = frozenset[str]().union(*(by_root[root] for root in _SOURCES))
     _report("sources", tables.source_needs().values())
-    absent = {name for name in tables.sources() if name.startswith(_KAFKA)} - present
+    absent = {name for name in tables.sources() if name.startswith(_OPTIONAL)} - present
     _compare(tables.sources().keys() - absent, present)
 
 

@@ -95,18 +95,26 @@ def _session(completer: ShellCompleter) -> PromptSession[str]:
 
 
 def _names(bench: Workbench) -> Iterable[str]:
-    """Return the names of all tables, bare and with their schemas; none when unknown."""
+    """Return the names of catalogs, and of all tables, bare and with their schemas.
+
+    Only tables of the session catalog: others may have to wait for another system. None when
+    unknown.
+    """
     if bench.connection is None:
         return ()
     try:
         with bench.connection.cursor() as cursor:
             cursor.tables(None, "%")
             rows = cursor.fetchall()
+            cursor.catalogs()
+            catalogs = {str(row[0]) for row in cursor.fetchall()}
     except tidegate.Error as error:
         logger.debug("Cannot list tables for completion: %s", error)
         return ()
     bare = {str(row[2]) for row in rows}
-    return sorted(bare | {f"{row[1]}.{row[2]}" for row in rows} | {str(row[1]) for row in rows})
+    return sorted(
+        bare | catalogs | {f"{row[1]}.{row[2]}" for row in rows} | {str(row[1]) for row in rows}
+    )
 
 
 def _show_history(bench: Workbench, entries: Iterable[str]) -> None:

@@ -35,6 +35,7 @@ SCHEDULER_TYPE_OPTION = f"{SCHEDULER_OPTIONS}type"
 MAX_CONCURRENT_OPTION = "materialized-table.refresh.max-concurrent"
 STORE_KIND_OPTION = "table.catalog-store.kind"
 STORE_PATH_OPTION = "table.catalog-store.file.path"
+IN_MEMORY = "generic_in_memory"
 REDACTION_KEY = "spark.redaction.regex"
 
 _PREFIX = "TIDEGATE_"
@@ -234,6 +235,8 @@ class EngineSection(_Section):
     """Whether all machines of ``master`` have the data directory mounted at the same path."""
     kafka: bool = False
     """Whether Spark's Kafka source is loaded, for STREAM read_kafka."""
+    iceberg: bool = False
+    """Whether Iceberg is loaded, for catalogs of the type iceberg."""
     group_reads: bool = False
     """Whether the group of the server's user may read the tables."""
     jars: tuple[str, ...] = ()
@@ -363,6 +366,22 @@ class AlertsSection(_Section):
     """Seconds by which a lag may exceed the freshness before an alert."""
 
 
+class CatalogStoreSection(_Section):
+    """Where catalogs are kept that CREATE CATALOG creates."""
+
+    kind: Literal["database", "file", "generic_in_memory"] = "database"
+    """The store, files as Flink has them, or the memory of the server."""
+    path: str = ""
+    """The directory of the files; empty means ``catalogs`` in the data directory."""
+
+    @model_validator(mode="after")
+    def _path_of_files(self) -> CatalogStoreSection:
+        """Check that a path has an effect."""
+        if self.path and self.kind != "file":
+            raise ValueError('catalog_store.path has no effect without catalog_store.kind = "file"')
+        return self
+
+
 class StoreSection(_Section):
     """The relational database."""
 
@@ -383,6 +402,7 @@ class Config(BaseSettings):
     engine: EngineSection = EngineSection()
     scheduler: SchedulerSection = SchedulerSection()
     store: StoreSection = StoreSection()
+    catalog_store: CatalogStoreSection = CatalogStoreSection()
     alerts: AlertsSection = AlertsSection()
     logging: LoggingSection = LoggingSection()
     authorization: AuthorizationSection = AuthorizationSection()
@@ -398,7 +418,7 @@ class Config(BaseSettings):
     options: dict[str, Secret] = Field(default_factory=dict, repr=False)
     """Server-wide defaults of materialized-table.* and workflow-scheduler.* options."""
     secrets: dict[str, Secret] = Field(default_factory=dict, repr=False)
-    """Secrets that connections refer to, by name."""
+    """Secrets that connections and catalogs refer to, by name."""
 
     _secret_variables: frozenset[str] = PrivateAttr(default=frozenset())
 
@@ -429,8 +449,12 @@ class Config(BaseSettings):
         """Check that Flink's keys for a catalog store agree with ``store.url``."""
         kind, path = self.options.get(STORE_KIND_OPTION), self.options.get(STORE_PATH_OPTION)
         shared = self.store.url.startswith("postgresql")
-        if kind not in (None, "sqlite", "file", "postgresql"):
-            raise ValueError(f"{STORE_KIND_OPTION} is sqlite, file or postgresql, not {kind}")
+        kinds = ("sqlite", "file", "postgresql", IN_MEMORY)
+        if kind not in (None, *kinds):
+            raise ValueError(f"{STORE_KIND_OPTION} is one of {', '.join(kinds)}, not {kind}")
+        own = self.catalog_store
+        if kind in ("file", IN_MEMORY) and "kind" in own.model_fields_set and own.kind != kind:
+            raise ValueError(f"{STORE_KIND_OPTION} = {kind} contradicts catalog_store.kind")
         if kind == "postgresql" and not shared:
             raise ValueError(f"{STORE_KIND_OPTION} = postgresql needs store.url, of PostgreSQL")
         if kind in ("sqlite", "file") and shared:

@@ -603,6 +603,21 @@ class Code(Enum):
         "The options of the connector {connector} are invalid: {reason}.",
     )
     INVALID_CONNECTION = ErrorSpec("22023", "The connection {name} is invalid: {reason}.", "{hint}")
+    INVALID_CATALOG = ErrorSpec("22023", "The catalog {name} is invalid: {reason}.", "{hint}")
+    CATALOG_TYPE = ErrorSpec(
+        "22023", "A catalog of the type {type} cannot be created: {reason}.", "{hint}"
+    )
+    CATALOG_UNAVAILABLE = ErrorSpec(
+        "08001",
+        "The catalog {name} cannot be used: {reason}.",
+        "DESCRIBE CATALOG EXTENDED {name} shows its options; the next statement tries again.",
+    )
+    CATALOG_IN_USE = ErrorSpec("55006", "The catalog {name} cannot be dropped: {reason}.", "{hint}")
+    CATALOG_STORE = ErrorSpec(
+        "58030",
+        "The catalog store {path} cannot be used: {reason}.",
+        "Check the directory and its rights.",
+    )
     REFRESH_NOT_FOUND = ErrorSpec("42704", "There is no refresh {refresh}.")
     INSECURE_ADDRESS = ErrorSpec(
         "28000",

@@ -13,6 +13,7 @@ from tidegate_server.core.log_context import log_context
 from tidegate_server.core.messages.answers import (
     Analysis,
     Answer,
+    CatalogInspected,
     DefinitionsFound,
     Done,
     EngineInfo,
@@ -43,7 +44,7 @@ from tidegate_server.core.messages.requests import (
     Analyze,
     BackfillTable,
     Cancel,
-    CheckConnection,
+    CheckCatalog,
     CheckExpressions,
     CheckSettings,
     CloseResult,
@@ -59,10 +60,12 @@ from tidegate_server.core.messages.requests import (
     FindObject,
     FindPlaces,
     FindTables,
+    InspectCatalog,
     InspectFiles,
     InspectMemory,
     InspectTable,
     LastCommit,
+    ListCatalog,
     ListDefinitions,
     ListFunctions,
     ListNames,
@@ -73,7 +76,7 @@ from tidegate_server.core.messages.requests import (
     Ping,
     PlaceTables,
     PublishHeld,
-    PutConnections,
+    PutCatalogs,
     PutView,
     Refresh,
     RegisterSystemTable,
@@ -103,10 +106,16 @@ from tidegate_server.engine.definition.evolve import (
     put_view,
     rewrite_names,
 )
-from tidegate_server.engine.gate.connections import build_catalog, put_connections
+from tidegate_server.engine.gate.catalogs import (
+    check_catalog,
+    inspect_catalog,
+    load_catalog,
+    put_catalogs,
+)
 from tidegate_server.engine.gate.gate import limiting, running_as
 from tidegate_server.engine.jvm.memory import JvmMemory
 from tidegate_server.engine.metastore.directories import Directories
+from tidegate_server.engine.metastore.foreign import list_catalog
 from tidegate_server.engine.metastore.listing import Metastore
 from tidegate_server.engine.metastore.owners import Owners
 from tidegate_server.engine.metastore.warehouse import find_tables, register_table
@@ -180,7 +189,7 @@ class Handlers:
         self._operations = operations
         self._info = info
         self._at_work = at_work
-        self._sessions = Sessions(spark, FileChanges(alone=alone))
+        self._sessions = Sessions(spark, FileChanges(alone=alone), load_catalog=load_catalog)
         self._metastore = Metastore(spark)
         self._owners = Owners(spark)
         self._directories = Directories(spark)
@@ -200,7 +209,7 @@ class Handlers:
     # ---- sessions and statements -----------------------------------------------------------
 
     def open_session(self, request: OpenSession) -> Done:
-        self._sessions.open(request.session_id, request.settings, request.schema)
+        self._sessions.open(request.session_id, request.settings, request.schema, request.catalog)
         return Done()
 
     def check_settings(self, request: CheckSettings) -> SettingsChecked:
@@ -418,13 +427,19 @@ class Handlers:
     def find_object(self, request: FindObject) -> ObjectFound:
         return self._owners.find(request.kind, request.name)
 
-    def put_connections(self, request: PutConnections) -> Done:
-        put_connections(self._spark, request.connections)
+    def put_catalogs(self, request: PutCatalogs) -> Done:
+        put_catalogs(self._spark, request.catalogs)
         return Done()
 
-    def check_connection(self, request: CheckConnection) -> Done:
-        build_catalog(self._spark, request.connection)
+    def check_catalog(self, request: CheckCatalog) -> Done:
+        check_catalog(self._spark, request.catalog)
         return Done()
+
+    def inspect_catalog(self, request: InspectCatalog) -> CatalogInspected:
+        return inspect_catalog(self._spark, request.name)
+
+    def list_catalog(self, request: ListCatalog) -> TableList:
+        return list_catalog(self._spark, request)
 
     def find_places(self, request: FindPlaces) -> PlacesFound:
         return self._directories.places(request.paths)
@@ -513,8 +528,10 @@ HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
     ListNames: Control(Handlers.list_names),
     FindObject: Control(Handlers.find_object),
     FindPlaces: Control(Handlers.find_places),
-    PutConnections: Control(Handlers.put_connections),
-    CheckConnection: Control(Handlers.check_connection),
+    PutCatalogs: Control(Handlers.put_catalogs),
+    CheckCatalog: Control(Handlers.check_catalog),
+    InspectCatalog: Control(Handlers.inspect_catalog),
+    ListCatalog: Control(Handlers.list_catalog),
     SetObjectOwner: Control(Handlers.set_object_owner),
     DisownObject: Control(Handlers.disown_object),
     ReleaseOwners: Work(Handlers.release_owners),

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from tidegate_server.core.config import Config
+from tidegate_server.core.config import IN_MEMORY, Config
 from tidegate_server.core.data_directory import AUDIT_DIRECTORY, claim
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Done, EngineInfo
@@ -34,7 +34,7 @@ from tidegate_server.gateway.auth.exposure import check_java_options
 from tidegate_server.gateway.auth.token_store import SqlTokenStore
 from tidegate_server.gateway.auth.tokens import DelegationTokens
 from tidegate_server.gateway.authorization.admission import admit_run
-from tidegate_server.gateway.authorization.connections import may_use_connection
+from tidegate_server.gateway.authorization.catalogs import may_use_catalog
 from tidegate_server.gateway.authorization.features import distinguishes_users
 from tidegate_server.gateway.authorization.object_changes import reconcile
 from tidegate_server.gateway.authorization.setting_checks import engine_settings
@@ -69,8 +69,15 @@ from tidegate_server.gateway.scheduler.workflows import schedule_timezone
 from tidegate_server.gateway.session.manager import SessionManager
 from tidegate_server.gateway.session.metadata_cache_file import MetadataCacheFile
 from tidegate_server.gateway.store.breaches import Breaches
+from tidegate_server.gateway.store.catalog_store import (
+    CatalogFiles,
+    SplitExternalObjects,
+    catalogs_in_memory,
+    store_folder,
+    store_kind,
+)
 from tidegate_server.gateway.store.database import Database
-from tidegate_server.gateway.store.external import SqlExternalObjects
+from tidegate_server.gateway.store.external import ExternalObjects, SqlExternalObjects
 from tidegate_server.gateway.store.maintenance import MaintenanceRuns
 from tidegate_server.gateway.store.privileges import SqlPrivileges
 from tidegate_server.gateway.store.watch import CHECK_SECONDS, StoreWatch
@@ -265,11 +272,11 @@ class Gateway:
             metrics=metrics,
             audit=self._audit,
             privileges=SqlPrivileges(self._database),
-            external=SqlExternalObjects(self._database),
+            external=_external_objects(config, self._database),
             store=self._database,
             memory=self._engines.memory,
             user_engines=self._engines.users,
-            may_use=lambda connection, user: may_use_connection(connection, user, services),
+            may_use=lambda catalog, user: may_use_catalog(catalog, user, services),
         )
         self._services = services
         kept = MetadataCacheFile(self.data / "metastore.msgpack")
@@ -501,6 +508,16 @@ class Gateway:
         threading.Thread(target=close, name="scheduler-close", daemon=True).start()
         ended.wait(_REFRESH_PATIENCE)
         self._refresher.close()
+
+
+def _external_objects(config: Config, database: Database) -> ExternalObjects:
+    """Return the store of external objects, with catalogs where the configuration says."""
+    stored = SqlExternalObjects(database)
+    kind = store_kind(config)
+    if kind == "file":
+        files = CatalogFiles(store_folder(config), stored, new_id)
+        return SplitExternalObjects(stored, files)
+    return catalogs_in_memory(stored) if kind == IN_MEMORY else stored
 
 
 def _executor(table: MaterializedTable | None) -> str | None:

@@ -11,11 +11,10 @@ from tidegate_server.core.messages.answers import Progress
 from tidegate_server.core.model.access import Features
 from tidegate_server.core.model.clock import Clock
 from tidegate_server.core.model.external import ExternalObject
-from tidegate_server.core.model.privileges import SecuredKind
+from tidegate_server.core.model.privileges import CATALOG_KINDS
 from tidegate_server.gateway.audit.log import AuditLog
 from tidegate_server.gateway.audit.record import Record
 from tidegate_server.gateway.catalog.base import Catalog
-from tidegate_server.gateway.connections import SentConnections
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.link.memory import MemoryWatch
 from tidegate_server.gateway.link.user_engines import UserEngines
@@ -23,6 +22,7 @@ from tidegate_server.gateway.observability.metrics import Metrics
 from tidegate_server.gateway.runs.background import Background
 from tidegate_server.gateway.runs.waves import Waves
 from tidegate_server.gateway.scheduler.base import Ledger, RunRefresh, WorkflowScheduler
+from tidegate_server.gateway.spark_catalogs import SentCatalogs
 from tidegate_server.gateway.store.database import StoreState
 from tidegate_server.gateway.store.external import ExternalObjects, MemoryExternalObjects
 from tidegate_server.gateway.store.privileges import MemoryPrivileges, Privileges
@@ -57,7 +57,7 @@ class Services:
     audit: AuditLog = field(default_factory=AuditLog)
     privileges: Privileges = field(default_factory=MemoryPrivileges)
     external: ExternalObjects = field(default_factory=MemoryExternalObjects)
-    sent_connections: SentConnections = field(default_factory=SentConnections)
+    sent_catalogs: SentCatalogs = field(default_factory=SentCatalogs)
     background: Background = field(default_factory=Background)
     store: StoreState | None = None
     """The health of the store; None if definitions are kept in memory."""
@@ -65,8 +65,8 @@ class Services:
     """The memory of the engine; None if it is not watched."""
     user_engines: UserEngines | None = None
     """The engines of users; None if all share the gateway's."""
-    may_use: Callable[[ExternalObject, str], bool] = lambda connection, user: True
-    """Whether a user has the privilege to use a connection."""
+    may_use: Callable[[ExternalObject, str], bool] = lambda catalog, user: True
+    """Whether a user has the privilege to use a catalog or connection."""
 
     def engine_of(self, user: str) -> Engine:
         """Return the engine that runs what a user asks for."""
@@ -74,18 +74,18 @@ class Services:
             return self.engine
         return self.user_engines.of(user)
 
-    def ensure_connections(self, user: str) -> None:
-        """Give a user's engine the connections as the store has them; waits for an engine.
+    def ensure_catalogs(self, user: str) -> None:
+        """Give a user's engine the catalogs and connections as the store has them; waits for it.
 
         An engine that is the user's alone gets only those that the user may use.
         """
-        found = self.external.all(SecuredKind.CONNECTION)
+        found = tuple(each for kind in CATALOG_KINDS for each in self.external.all(kind))
         if self.user_engines is None or not user:
-            self.sent_connections.ensure(found, self.engine, self.config.secrets)
+            self.sent_catalogs.ensure(found, self.engine, self.config.secrets)
             return
         usable = tuple(each for each in found if self.may_use(each, user))
         engine = self.user_engines.of(user)
-        self.sent_connections.ensure(usable, engine, self.config.secrets, user)
+        self.sent_catalogs.ensure(usable, engine, self.config.secrets, user)
 
 
 @dataclass(slots=True, kw_only=True)

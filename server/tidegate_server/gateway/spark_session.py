@@ -6,7 +6,7 @@ import logging
 import re
 from contextlib import closing
 
-from tidegate_server.core.errors import Code, error
+from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.messages.requests import (
     Execute,
@@ -16,6 +16,7 @@ from tidegate_server.core.messages.requests import (
     Survey,
 )
 from tidegate_server.core.model.access import Admission
+from tidegate_server.core.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.core.model.zones import SESSION_ZONE
 from tidegate_server.core.sql.comments import spark_text
 from tidegate_server.core.sql.statements import SparkStatement, StatementFacts
@@ -135,13 +136,14 @@ def ensure_session(context: Context) -> str:
     A new engine gets the session's Spark settings and current schema again, but not its temporary
     views, functions and variables: what they were created from may have changed.
 
-    :raises ServerError: SESSION_OBJECTS_LOST, once, if there were any; the reason if the statement
-        was ended meanwhile.
+    :raises ServerError: SESSION_OBJECTS_LOST, once, if there were any; OBJECT_NOT_FOUND, once, if
+        its current catalog is gone; the reason if the statement was ended meanwhile.
     """
     engine, session = context.engine, context.session
     if not engine.ready or session.engine_generation != engine.generation:
         _open(context)
-    context.services.ensure_connections(session.user)
+    else:
+        context.services.ensure_catalogs(session.user)
     # An engine may take long to come up; the statement may have been canceled meanwhile.
     context.require_wanted()
     return session.session_id
@@ -152,11 +154,19 @@ def _open(context: Context) -> None:
     request = OpenSession(
         session_id=session.session_id,
         settings=spark_settings(session.settings),
-        schema=session.schema,
+        catalog=session.catalog,
+        schema=session.schema or None,
     )
     for _ in range(_OPENINGS):
         session.engine_generation = engine.generation
-        engine.call(request)
+        context.services.ensure_catalogs(session.user)
+        try:
+            engine.call(request)
+        except ServerError as problem:
+            if problem.code == Code.OBJECT_NOT_FOUND.name:  # said once: the next statement works
+                session.catalog, session.schema = DEFAULT_CATALOG, DEFAULT_SCHEMA
+            session.engine_generation = None
+            raise
         if session.engine_generation == engine.generation:
             break
     if session.temporary:

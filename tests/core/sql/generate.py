@@ -28,6 +28,7 @@ from tidegate_server.core.model.privileges import (
 )
 from tidegate_server.core.sql import privilege_statements as p
 from tidegate_server.core.sql import statements as s
+from tidegate_server.core.sql.catalogs import statements as c
 from tidegate_server.core.sql.external import statements as e
 from tidegate_server.core.sql.privileges import EXTERNAL
 from tidegate_server.core.sql.statements import Name, Statement
@@ -308,7 +309,7 @@ class Generator:
         return p.OnObject(kind=kind, name=self.name(2 if kind is SecuredKind.SCHEMA else 3))
 
     def external(self) -> SecuredKind:
-        return self.one(*EXTERNAL)
+        return self.one(SecuredKind.EXTERNAL_LOCATION, SecuredKind.CONNECTION)
 
     def grantee(self) -> Grantee:
         return self.one(user(self.user()), role(self.role()), group(self.user()), PUBLIC)
@@ -442,6 +443,27 @@ _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
     ),
     e.ShowExternal: lambda g: e.ShowExternal(kind=g.external()),
     e.DescribeExternal: lambda g: e.DescribeExternal(kind=g.external(), name=g.role()),
+    c.CreateCatalog: lambda g: c.CreateCatalog(
+        name=g.role(),
+        options={"type": g.text(), "x y": g.text()},
+        comment=g.maybe(g.text),
+        if_not_exists=g.chance(),
+    ),
+    c.SetCatalogOptions: lambda g: c.SetCatalogOptions(
+        name=g.role(), options={"x": g.text(), "password": "${secret:crm}"}
+    ),
+    c.ResetCatalogOptions: lambda g: c.ResetCatalogOptions(name=g.role(), keys=(g.text(),)),
+    c.SetCatalogComment: lambda g: c.SetCatalogComment(name=g.role(), comment=g.text()),
+    c.DropCatalog: lambda g: c.DropCatalog(name=g.role(), if_exists=g.chance()),
+    c.ShowCatalogs: lambda g: (
+        c.ShowCatalogs(pattern=g.text(), negated=g.chance(), ignore_case=g.chance())
+        if g.chance()
+        else c.ShowCatalogs()
+    ),
+    c.ShowCurrentCatalog: lambda g: c.ShowCurrentCatalog(),
+    c.DescribeCatalog: lambda g: c.DescribeCatalog(name=g.role(), extended=g.chance()),
+    c.ShowCreateCatalog: lambda g: c.ShowCreateCatalog(name=g.role()),
+    c.UseCatalog: lambda g: c.UseCatalog(name=g.role()),
     s.ResetOption: lambda g: s.ResetOption(key=g.maybe(g.text)),
 }
 

@@ -11,6 +11,19 @@ from tidegate_server.core.model.clauses import (
 )
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 from tidegate_server.core.model.privileges import PUBLIC, Grantee
+from tidegate_server.core.sql.catalogs.statements import (
+    CatalogStatement,
+    CreateCatalog,
+    DescribeCatalog,
+    DropCatalog,
+    ResetCatalogOptions,
+    SetCatalogComment,
+    SetCatalogOptions,
+    ShowCatalogs,
+    ShowCreateCatalog,
+    ShowCurrentCatalog,
+    UseCatalog,
+)
 from tidegate_server.core.sql.external.statements import (
     CreateConnection,
     CreateExternalLocation,
@@ -125,6 +138,19 @@ def render(statement: Statement) -> str:
             return _privilege_statement(statement)
         case CreateRole() | DropRole() | GrantRole() | RevokeRole() | ShowRoles():
             return _role_statement(statement)
+        case (
+            CreateCatalog()
+            | SetCatalogOptions()
+            | ResetCatalogOptions()
+            | SetCatalogComment()
+            | DropCatalog()
+            | ShowCatalogs()
+            | ShowCurrentCatalog()
+            | DescribeCatalog()
+            | ShowCreateCatalog()
+            | UseCatalog()
+        ):
+            return _catalog_statement(statement)
         case SetOwner(on=on, owner=owner):
             return f"ALTER {_object(on)} SET OWNER TO {_grantee(owner)}"
         case (
@@ -372,6 +398,40 @@ def _external_statement(statement: ExternalStatement) -> str:
             return f"SHOW {kind.value}S"
         case DescribeExternal(kind=kind, name=name):
             return f"DESCRIBE {kind.value} {_name((name,))}"
+
+
+def _catalog_statement(statement: CatalogStatement) -> str:
+    match statement:
+        case CreateCatalog(name=name, options=options, comment=comment):
+            guard = "IF NOT EXISTS " if statement.if_not_exists else ""
+            told = "" if comment is None else f" COMMENT {quote_literal(comment)}"
+            return f"CREATE CATALOG {guard}{_name((name,))}{told} WITH {_catalog_options(options)}"
+        case SetCatalogOptions(name=name, options=options):
+            return f"ALTER CATALOG {_name((name,))} SET {_catalog_options(options)}"
+        case ResetCatalogOptions(name=name, keys=keys):
+            return f"ALTER CATALOG {_name((name,))} RESET ({', '.join(map(quote_literal, keys))})"
+        case SetCatalogComment(name=name, comment=comment):
+            return f"ALTER CATALOG {_name((name,))} COMMENT {quote_literal(comment)}"
+        case DropCatalog(name=name, if_exists=if_exists):
+            return f"DROP CATALOG {'IF EXISTS ' if if_exists else ''}{_name((name,))}"
+        case ShowCatalogs(pattern=None):
+            return "SHOW CATALOGS"
+        case ShowCatalogs(pattern=pattern, negated=negated, ignore_case=ignore_case):
+            like = f"{'NOT ' if negated else ''}{'ILIKE' if ignore_case else 'LIKE'}"
+            return f"SHOW CATALOGS {like} {quote_literal(pattern or '')}"
+        case ShowCurrentCatalog():
+            return "SHOW CURRENT CATALOG"
+        case DescribeCatalog(name=name, extended=extended):
+            return f"DESCRIBE CATALOG {'EXTENDED ' if extended else ''}{_name((name,))}"
+        case ShowCreateCatalog(name=name):
+            return f"SHOW CREATE CATALOG {_name((name,))}"
+        case UseCatalog(name=name):
+            return f"USE CATALOG {_name((name,))}"
+
+
+def _catalog_options(options: Mapping[str, str]) -> str:
+    pairs = (f"{quote_literal(k)} = {quote_literal(v)}" for k, v in options.items())
+    return f"({', '.join(pairs)})"
 
 
 def _connection_options(statement: CreateConnection | SetConnectionOptions) -> str:

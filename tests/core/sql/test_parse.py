@@ -177,7 +177,7 @@ def test_partition_literals_become_strings() -> None:
         "DESCRIBE HISTORY t",
         "EXPLAIN SELECT 1",
         "SET TIME ZONE 'Europe/Berlin'",
-        "SET CATALOG spark_catalog",
+        "SET CATALOG IDENTIFIER('spark_catalog')",
         "SET VARIABLE x = 1",
         "SELECT 'unfinished",
         "/* unfinished",

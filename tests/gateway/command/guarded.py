@@ -11,6 +11,7 @@ from tests.gateway.command.fakes import FakeEngine, World, analysis
 from tidegate_server.core.config import AuthorizationSection, Config, ServerSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import (
+    CatalogInspected,
     Done,
     FunctionList,
     Mention,
@@ -22,12 +23,13 @@ from tidegate_server.core.messages.answers import (
     Surveyed,
 )
 from tidegate_server.core.messages.requests import (
-    CheckConnection,
+    CheckCatalog,
     FindObject,
     FindPlaces,
+    InspectCatalog,
     ListFunctions,
     ListNames,
-    PutConnections,
+    PutCatalogs,
     SetObjectOwner,
     Survey,
 )
@@ -49,9 +51,9 @@ from tidegate_server.gateway.authorization.admission import admit_order
 from tidegate_server.gateway.authorization.rights import (
     Action,
 )
-from tidegate_server.gateway.connections import SentConnections
 from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.runs.orders import refresh_order
+from tidegate_server.gateway.spark_catalogs import SentCatalogs
 from tidegate_server.gateway.store.external import ExternalObjects, MemoryExternalObjects
 from tidegate_server.gateway.store.privileges import MemoryPrivileges, Privileges
 
@@ -101,6 +103,7 @@ class SurveyingEngine(FakeEngine):
         self.objects: dict[Key, str] = {(SecuredKind.SCHEMA, "d", ""): "dora"}
         self.links: dict[str, str] = {}
         """Where paths are, if not where they say."""
+        self.catalog_state = CatalogInspected(state="READY")
         self.before_answer: Callable[[object], None] = lambda request: None
 
     def call(self, request, **options):  # type: ignore[no-untyped-def]
@@ -123,7 +126,9 @@ class SurveyingEngine(FakeEngine):
             case FindPlaces(paths=paths):
                 places = tuple(self.links.get(path, path) for path in paths)
                 return PlacesFound(places=places, warehouse="file:/hive")
-            case PutConnections() | CheckConnection():
+            case InspectCatalog():
+                return self.catalog_state
+            case PutCatalogs() | CheckCatalog():
                 self.requests.append(request)
                 self._raise_failure(request)
                 return Done()
@@ -173,7 +178,7 @@ class Guarded(World):
 
     privileges: Privileges = field(default_factory=MemoryPrivileges)
     external: ExternalObjects = field(default_factory=MemoryExternalObjects)
-    sent: SentConnections = field(default_factory=SentConnections)
+    sent: SentCatalogs = field(default_factory=SentCatalogs)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -190,7 +195,7 @@ class Guarded(World):
             super()._services(),
             privileges=self.privileges,
             external=self.external,
-            sent_connections=self.sent,
+            sent_catalogs=self.sent,
         )
 
     def be(self, user: str) -> None:

@@ -8,7 +8,7 @@ from tests.gateway.command.guarded import LOGINS, Guarded
 from tidegate_server.core.config import AuthorizationSection, Config
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import Surveyed
-from tidegate_server.core.messages.requests import CheckConnection, PutConnections
+from tidegate_server.core.messages.requests import CheckCatalog, PutCatalogs
 from tidegate_server.core.model.access import Access, Act, ObjectKind
 from tidegate_server.core.model.privileges import SecuredKind
 
@@ -48,8 +48,8 @@ def using(world: Guarded, act: Act, user: str = "bob", name: str = "crm") -> str
 
 def sent(world: Guarded) -> list[dict[str, str]]:
     """Return the options in the newest message with connections."""
-    [*_, last] = [each for each in world.engine.requests if isinstance(each, PutConnections)]
-    return [dict(each.options) for each in last.connections]
+    [*_, last] = [each for each in world.engine.requests if isinstance(each, PutCatalogs)]
+    return [dict(each.options) for each in last.catalogs]
 
 
 def test_only_administrators_create_one_and_change_its_options(world: Guarded) -> None:
@@ -95,10 +95,10 @@ def test_options_must_be_those_of_a_connection(world: Guarded, text: str, reason
 
 def test_the_engine_must_accept_the_options(world: Guarded) -> None:
     problem = error(Code.INVALID_CONNECTION, name="x", reason="no such driver", hint="")
-    world.engine.failures[CheckConnection] = problem
+    world.engine.failures[CheckCatalog] = problem
     text = CREATE.replace("crm", "other", 1)
     assert outcome_as(world, "root", text) == "INVALID_CONNECTION"
-    del world.engine.failures[CheckConnection]
+    del world.engine.failures[CheckCatalog]
     assert outcome_as(world, "root", text) == ""
     assert outcome_as(world, "root", text) == "EXTERNAL_EXISTS"
 
@@ -123,7 +123,7 @@ def test_the_engine_learns_of_every_change(world: Guarded) -> None:
     before = len(world.engine.requests)
     using(world, Act.USE, "root")
     later = world.engine.requests[before:]
-    assert not any(isinstance(each, PutConnections) for each in later)
+    assert not any(isinstance(each, PutCatalogs) for each in later)
     run_as(world, "root", "ALTER CONNECTION crm SET OPTIONS (user 'carl', FetchSize '7')")
     using(world, Act.USE, "root")
     [options] = sent(world)

@@ -63,7 +63,7 @@ def test_the_query_is_analyzed_in_the_sessions_own_child_session(world: World) -
     world.execute(CREATE)
     first, second = world.engine.requests[:2]
     assert first == OpenSession(
-        session_id="s1", settings={"spark.sql.ansi.enabled": "false"}, schema="d"
+        session_id="s1", settings={"spark.sql.ansi.enabled": "false"}, schema="d", catalog="c"
     )
     assert isinstance(second, Analyze)
     assert (second.session_id, second.sql) == ("s1", "SELECT * FROM t1")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.contract.examples import NOON
 from tests.gateway.protocol.gateway import (
     BatchResult,
     FakeClock,
@@ -18,6 +19,8 @@ from tests.gateway.protocol.gateway import (
 from tidegate_server.core.config import Config, ServerSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import Cancel, CheckSettings, CloseSession, ListNames
+from tidegate_server.core.model.external import ExternalObject
+from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.model.states import OperationState
 from tidegate_server.core.model.types import Schema
@@ -140,6 +143,38 @@ def test_an_unknown_schema_is_refused_with_its_sqlstate(world: World) -> None:
 def test_any_schema_is_taken_while_no_engine_ever_told_what_there_is(world: World) -> None:
     world.engine.ready = False
     assert world.open(**{"use:database": "nowhere"}).state.schema == "nowhere"
+
+
+@pytest.mark.parametrize(
+    ("configuration", "place"),
+    [
+        ({"use:database": "lake.db"}, ("lake", "db")),
+        ({"use:database": "LAKE.db"}, ("lake", "db")),
+        ({"use:catalog": "lake", "use:database": "default"}, ("lake", "")),
+        ({"use:catalog": "lake", "use:database": "a.b"}, ("lake", "a.b")),
+        (
+            {"use:catalog": "spark_catalog", "use:database": "other_db"},
+            ("spark_catalog", "other_db"),
+        ),
+        ({"use:database": "spark_catalog.other_db"}, ("spark_catalog", "other_db")),
+    ],
+)
+def test_a_session_begins_in_a_catalog(
+    world: World, configuration: dict[str, str], place: tuple[str, str]
+) -> None:
+    lake = ExternalObject(
+        kind=SecuredKind.CATALOG, id="c-1", name="lake", owner="eva", created_at=NOON
+    )
+    world.manager._services.external.create(lake)
+    state = world.open(**configuration).state
+    assert (state.catalog, state.schema) == place
+
+
+def test_an_unknown_catalog_is_refused(world: World) -> None:
+    with pytest.raises(ServerError, match="no catalog lake"):
+        world.open(**{"use:catalog": "lake"})
+    with pytest.raises(ServerError, match=r"no schema lake\.db"):
+        world.open(**{"use:database": "lake.db"})
 
 
 def test_sessions_of_a_broken_connection_close_after_the_grace_time(world: World) -> None:

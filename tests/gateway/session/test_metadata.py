@@ -292,3 +292,23 @@ def test_there_are_no_foreign_keys() -> None:
 
 def test_there_is_one_catalog() -> None:
     assert rows(metadata.get_catalogs()) == [{"TABLE_CAT": "spark_catalog"}]
+
+
+def test_another_catalog_is_listed_under_its_name() -> None:
+    name = TableName("lake", "db", "t")
+    listing = Listing(
+        schemas=("db",),
+        tables=(ListedTable(name=name, type="TABLE", columns=(Column(name="a", type="int"),)),),
+        catalog="lake",
+    )
+    pattern = TablePattern("lake", "db", "t")
+    names = [row["TABLE_CAT"] for row in rows(metadata.get_catalogs(("lake",)))]
+    assert names == ["lake", "spark_catalog"]
+    assert rows(metadata.get_schemas(listing, "lake", None)) == [
+        {"TABLE_SCHEM": "db", "TABLE_CATALOG": "lake"}
+    ]
+    assert rows(metadata.get_schemas(listing, "spark_catalog", None)) == []
+    [table] = rows(metadata.get_tables(listing, pattern, None))
+    assert (table["TABLE_CAT"], table["TABLE_NAME"]) == ("lake", "t")
+    [column] = rows(metadata.get_columns(listing, pattern, None))
+    assert (column["TABLE_CAT"], column["COLUMN_NAME"]) == ("lake", "a")

@@ -347,6 +347,15 @@ class NameList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogInspected:
+    """The state of a catalog in an engine: UNUSED, READY or FAILED."""
+
+    state: str
+    problem: str = ""
+    """Why it failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacesFound:
     """Where files are, as the file system has resolved it."""
 
@@ -438,6 +447,7 @@ Answer = (
     | NameList
     | ObjectFound
     | PlacesFound
+    | CatalogInspected
     | FunctionList
     | Failure
 )

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from tidegate_server.core.messages.answers import (
     Analysis,
+    CatalogInspected,
     DefinitionsFound,
     Done,
     EngineInfo,
@@ -70,6 +71,7 @@ class EngineOptions:
     spool_quota: int
     spool_quota_per_user: int = 0
     kafka: bool = False
+    iceberg: bool = False
     group_reads: bool = False
     """Whether the group of the server's user may read the tables."""
     group_writes: bool = False
@@ -102,6 +104,8 @@ class OpenSession(Request[Done]):
     session_id: str
     settings: Mapping[str, str] = field(default_factory=dict)
     schema: str | None = None
+    """Of one or several parts, with dots between them."""
+    catalog: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -560,28 +564,57 @@ class FindObject(Request[ObjectFound]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionOptions:
-    """A connection as the engine uses it."""
+class CatalogDefinition:
+    """A catalog or a connection as the engine uses it."""
 
+    kind: SecuredKind
     name: str
+    class_name: str
+    """Of Spark's interface CatalogPlugin."""
     options: Mapping[str, str] = field(repr=False)
-    """Spark's options of JDBC, with secrets."""
+    """Those of the class, with secrets."""
     secret: tuple[str, ...] = ()
     """The names of those options that are secrets."""
+    install: str = ""
+    """What to do if there is no such class."""
+    problem: str = ""
+    """Why it cannot be used, whatever its class says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PutConnections(Request[Done]):
-    """Replace all connections; one that cannot be used is logged and left out."""
+class PutCatalogs(Request[Done]):
+    """Replace all catalogs and connections; each is loaded when a statement first uses it."""
 
-    connections: tuple[ConnectionOptions, ...]
+    catalogs: tuple[CatalogDefinition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckConnection(Request[Done]):
-    """Check that the options of a connection can be used, without connecting."""
+class CheckCatalog(Request[Done]):
+    """Check that a catalog can be loaded; some kinds connect to another system for this."""
 
-    connection: ConnectionOptions
+    catalog: CatalogDefinition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectCatalog(Request[CatalogInspected]):
+    """Ask whether a catalog has been loaded, without loading it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListCatalog(Request[TableList]):
+    """Ask for the schemas and tables of a catalog other than the session catalog.
+
+    It may wait for another system.
+    """
+
+    name: str
+    schemas: str = ".*"
+    """A regular expression for the whole name; case does not matter."""
+    tables: str | None = None
+    """Likewise; None lists no tables."""
+    with_columns: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,8 @@ class ObjectKind(Enum):
     """The directory to which a link in the location of an external table leads."""
     CONNECTION = "CONNECTION"
     """Another system; to MODIFY it is to change anything there."""
+    CATALOG = "CATALOG"
+    """A catalog that was created, likewise."""
     SETTING = "SETTING"
     FEATURE = "FEATURE"
     """A way to programs, files or the JVM."""
@@ -77,8 +79,8 @@ class Features:
     """As in the configuration."""
     readable: tuple[str, ...] = ()
     """The directories of which the analysis of a statement may open files."""
-    connections: tuple[str, ...] = ()
-    """The connections that it may use."""
+    catalogs: tuple[str, ...] = ()
+    """The catalogs and connections that it may use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
-"""External locations and connections: what is outside of the warehouse and has a name here."""
+"""What is outside of the warehouse and has a name here: locations, connections, catalogs."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,6 +16,20 @@ PLACE: Final = "place"
 """The option with the directory that this path was when it was set, as the file system says."""
 
 
+_SECRET: Final = re.compile(r"\$\{secret:([^{}]+)\}")
+
+
+def secret_name(value: str) -> str | None:
+    """Return the name in the value ``${secret:name}`` of an option; None for other values."""
+    found = _SECRET.fullmatch(value)
+    return None if found is None else found[1]
+
+
+def secret_reference(name: str) -> str:
+    """Return the value of an option that is a secret of the configuration."""
+    return f"${{secret:{name}}}"
+
+
 def option(options: Mapping[str, str], name: str) -> str | None:
     """Return an option, whose name is written in any case."""
     return next((value for key, value in options.items() if key.lower() == name), None)
@@ -22,16 +37,16 @@ def option(options: Mapping[str, str], name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalObject:
-    """An external location or a connection."""
+    """An external location, a connection or a catalog."""
 
     kind: SecuredKind
     id: str
     name: str
     """In lower case; unique for its kind."""
     type: str = ""
-    """The kind of system that a connection leads to, in lower case."""
+    """The kind of system that a connection or catalog leads to, in lower case."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """Those of a connection as Spark has them for JDBC."""
+    """Those of a connection as Spark has them for JDBC, those of a catalog as they were written."""
     secrets: Mapping[str, str] = field(default_factory=dict)
     """The names of secrets of the configuration, by the options whose values they are."""
     owner: str

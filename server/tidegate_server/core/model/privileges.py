@@ -39,6 +39,8 @@ class Privilege(Enum):
     """Create tables whose directory is below an external location."""
     USE_CONNECTION = "USE CONNECTION"
     """Use the system behind a connection."""
+    USE_CATALOG = "USE CATALOG"
+    """Use the system behind a catalog."""
     ALL = "ALL"
     """Every privilege that applies to the object."""
 
@@ -53,6 +55,7 @@ class SecuredKind(Enum):
     MATERIALIZED_TABLE = "MATERIALIZED TABLE"
     EXTERNAL_LOCATION = "EXTERNAL LOCATION"
     CONNECTION = "CONNECTION"
+    CATALOG = "CATALOG"
 
     def __str__(self) -> str:
         return self.value.lower()
@@ -72,8 +75,19 @@ APPLICABLE: Final[Mapping[SecuredKind, tuple[Privilege, ...]]] = {
         Privilege.CREATE_EXTERNAL_TABLE,
     ),
     SecuredKind.CONNECTION: (Privilege.USE_CONNECTION, Privilege.MODIFY),
+    SecuredKind.CATALOG: (Privilege.USE_CATALOG, Privilege.MODIFY),
 }
 """The privileges that apply to each kind of object."""
+
+
+EXTERNAL_KINDS: Final = (
+    SecuredKind.EXTERNAL_LOCATION,
+    SecuredKind.CONNECTION,
+    SecuredKind.CATALOG,
+)
+"""The kinds of objects that are in no schema."""
+CATALOG_KINDS: Final = (SecuredKind.CONNECTION, SecuredKind.CATALOG)
+"""Those of them that are catalogs of Spark; their names are unique among both."""
 
 
 def expand(privilege: Privilege, kind: SecuredKind) -> tuple[Privilege, ...]:
@@ -212,7 +226,8 @@ class NamedObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class ServerObject:
-    """An external location or a connection, by its id: one created again has another id."""
+    """An external location, a connection or a catalog, by its id: one created again has another
+    id."""
 
     kind: SecuredKind
     id: str

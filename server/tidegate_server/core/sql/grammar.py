@@ -9,6 +9,7 @@ from tidegate_server.core.errors import Code
 from tidegate_server.core.model.names import quote_identifier
 from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.sql import alter, clauses, privileges
+from tidegate_server.core.sql.catalogs import grammar as catalogs
 from tidegate_server.core.sql.columns import ColumnList, column_list
 from tidegate_server.core.sql.cursor import Cursor
 from tidegate_server.core.sql.external import grammar as external
@@ -392,6 +393,12 @@ RULES: Mapping[tuple[str, ...], Rule] = {
     ("ALTER", "CONNECTION"): external.alter_connection,
     ("DROP", "CONNECTION"): external.drop(SecuredKind.CONNECTION),
     ("SHOW", "CONNECTIONS"): external.show(SecuredKind.CONNECTION),
+    ("CREATE", "CATALOG"): catalogs.create,
+    ("ALTER", "CATALOG"): catalogs.alter,
+    ("DROP", "CATALOG"): catalogs.drop,
+    ("SHOW", "CATALOGS"): catalogs.show,
+    ("SHOW", "CURRENT", "CATALOG"): catalogs.show_current,
+    ("SHOW", "CREATE", "CATALOG"): catalogs.show_create,
     ("SHOW", "VERSIONS"): _show_versions,
     ("VERIFY", *TABLE): _verify,
     **{
@@ -414,6 +421,14 @@ LOOSE_RULES: Mapping[str, Rule] = {
     "RESET": _reset_option,
 }
 """Statements that Spark has too: text that does not fit the rule exactly is Spark's."""
+
+SHARED_RULES: Mapping[tuple[str, str], Rule] = {
+    ("USE", "CATALOG"): catalogs.use,
+    ("SET", "CATALOG"): catalogs.use,
+    ("DESCRIBE", "CATALOG"): catalogs.describe,
+    ("DESC", "CATALOG"): catalogs.describe,
+}
+"""Statements of two words in which the second may also be a name, in a statement of Spark's."""
 
 PRIVILEGE_RULES: Mapping[str, Rule] = {"GRANT": privileges.grant, "REVOKE": privileges.revoke}
 """Statements that the first word alone identifies as Tidegate's."""

@@ -20,6 +20,7 @@ from tidegate_server.core.sql.grammar import (
     LOOSE_RULES,
     PRIVILEGE_RULES,
     RULES,
+    SHARED_RULES,
     Rule,
     show_create_table,
 )
@@ -66,6 +67,8 @@ def parse(text: str) -> Statement:
     for length in range(len(first), 1, -1):
         if rule := RULES.get(tuple(first[:length])):
             return _read(text, rule, length)
+    if rule := SHARED_RULES.get((first[0], first[1]) if len(first) > 1 else ("", "")):
+        return _parse_shared(text, leading, rule, 2)
     if first and first[0] in PRIVILEGE_RULES:
         return _read(text, PRIVILEGE_RULES[first[0]], 1)
     if first and first[0] == "ALTER" and privileges.sets_owner(leading):

@@ -47,7 +47,7 @@ _ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("INSERT", "UPDATE", "DELETE", "TRUNCATE", "MERGE"), _MODIFY),
     "WRITE": "Write MODIFY, or WRITE FILES on an external location.",
     "READ": "Write SELECT, or READ FILES on an external location.",
-    "USE": "Write USAGE.",
+    "USE": "Write USAGE. On a catalog, write USE CATALOG.",
     "BROWSE": "Write USAGE.",
     "READ_METADATA": "Write USAGE.",
     "OWNERSHIP": _OWNERSHIP,
@@ -59,7 +59,7 @@ _ELSEWHERE: Mapping[str, str] = {
 """Privileges of other systems, with the equivalents here."""
 _COLUMNS = "Create a view of these columns, and grant SELECT on it."
 _BULK = "Write ON SCHEMA name: the grant applies to every object in the schema."
-_NOT_SECURED = frozenset({"CATALOG", "METASTORE", "SERVER", "SHARE", "VOLUME"})
+_NOT_SECURED = frozenset({"METASTORE", "SERVER", "SHARE", "VOLUME"})
 _WHO = "Write USER, ROLE or GROUP before the name, or PUBLIC."
 _SCHEMAS = ("SCHEMA", "DATABASE", "NAMESPACE")
 _KINDS: Mapping[str, SecuredKind] = {
@@ -72,6 +72,7 @@ _KINDS: Mapping[str, SecuredKind] = {
 EXTERNAL: Mapping[SecuredKind, tuple[str, ...]] = {
     SecuredKind.EXTERNAL_LOCATION: ("EXTERNAL", "LOCATION"),
     SecuredKind.CONNECTION: ("CONNECTION",),
+    SecuredKind.CATALOG: ("CATALOG",),
 }
 """How objects are written that are in no schema."""
 _AFTER = ("TO", "FROM", "FOR", "SET", "OWNER")

@@ -16,6 +16,7 @@ from tidegate_server.core.model.clauses import (
 )
 from tidegate_server.core.model.freshness import Freshness
 from tidegate_server.core.model.privileges import SecuredKind
+from tidegate_server.core.sql.catalogs.statements import CatalogStatement
 from tidegate_server.core.sql.external.statements import ExternalStatement
 from tidegate_server.core.sql.privilege_statements import PrivilegeStatement
 
@@ -590,5 +591,6 @@ Statement = (
     | ResetOption
     | PrivilegeStatement
     | ExternalStatement
+    | CatalogStatement
     | SparkStatement
 )

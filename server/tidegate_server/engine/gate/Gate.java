@@ -28,6 +28,7 @@ import org.apache.spark.sql.catalyst.analysis.ResolvedTable;
 import org.apache.spark.sql.catalyst.analysis.SQLFunctionNode;
 import org.apache.spark.sql.catalyst.analysis.SQLScalarFunction;
 import org.apache.spark.sql.catalyst.analysis.SQLTableFunction;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedIdentifier;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedNamespace;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
@@ -100,8 +101,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
   static final Set NOTHING =
       new HashSet(java.util.Arrays.asList(
           new String[] {"free", "internal", "relations", "objects", "unresolved"}));
-  /** Before the name of a connection among the places that may be read. */
-  static final String CONNECTION = "connection:";
+  /** Before the name of a catalog or connection among the places that may be read. */
+  static final String CATALOG = "catalog:";
   static final Set READS =
       new HashSet(java.util.Arrays.asList(new String[] {"SELECT", "DESCRIBE", "READ"}));
   static final String ON_FILES = "spark.sql.runSQLOnFiles";
@@ -119,7 +120,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
   private final Keys options = new Keys();
   private final Map admissions = new ConcurrentHashMap();
   private final Places places = new Places();
-  private final Connections connections = new Connections();
+  private final Catalogs catalogs = new Catalogs();
   /** Whether a name is that of a data source. */
   private final Map named = new ConcurrentHashMap();
 
@@ -185,7 +186,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
    * Begins an admission for the plans of this thread; returns the one before.
    *
    * @param readable the places of which the analysis may open files while accesses are collected,
-   *     and the connections that it may use, each after {@link #CONNECTION}.
+   *     and the catalogs that it may use, each after {@link #CATALOG}.
    * @param admitted the accesses; "*" to collect instead of refusing.
    * @param mark whether the session is a user's.
    * @param exact whether what was admitted in a view is admitted nowhere else. False for queries
@@ -260,9 +261,9 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     return new OutsideRules();
   }
 
-  /** Returns the connections, whose catalogs each session has from its next analysis on. */
-  public Connections connections() {
-    return connections;
+  /** Returns the catalogs, which each session has from its next analysis on. */
+  public Catalogs catalogs() {
+    return catalogs;
   }
 
   /** Returns where a path without its pattern is. */
@@ -404,7 +405,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
   }
 
   /**
-   * Refuses names that are paths or of connections before the analysis opens files or calls other
+   * Refuses names that are paths or in catalogs before the analysis opens files or calls other
    * systems, also names that were computed. The analysis applies it to each text that it reads,
    * before anything in it is resolved. What the text of a view names is left to the rule above,
    * since its owner could read it.
@@ -418,10 +419,15 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     }
 
     public TreeNode apply(TreeNode plan) {
-      version = connections.install(session, version);
+      judge(plan);
+      version = catalogs.install(session, version, plan);
+      return plan;
+    }
+
+    private void judge(TreeNode plan) {
       Admission admission = current(session);
-      if (admission == null || admission.everything) return plan;
-      if (AnalysisContext.get().catalogAndNamespace().nonEmpty()) return plan;
+      if (admission == null || admission.everything) return;
+      if (AnalysisContext.get().catalogAndNamespace().nonEmpty()) return;
       Walker walker = new Walker(session, true);
       walker.outsideOnly = true;
       for (Object one : walk(walker, (LogicalPlan) plan)) {
@@ -430,7 +436,6 @@ public class Gate extends scala.runtime.AbstractFunction1 {
           admission.refuse((String) one);
         }
       }
-      return plan;
     }
   }
 
@@ -481,7 +486,10 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
     /** Whether an analysis that collects accesses may make one. */
     boolean mayAnalyze(String[] one) {
-      if (one[1].equals("CONNECTION")) return readable.contains(CONNECTION + one[4]);
+      if (one[1].equals("CONNECTION") || one[1].equals("CATALOG")) {
+        return readable.contains(CATALOG + one[4]);
+      }
+      if (one[1].equals("FEATURE")) return features.contains(one[2]);
       return isFree("READ") || isIn(readable, one[4]);
     }
 
@@ -551,10 +559,12 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     private final SparkSession session;
     private final boolean parsed;
     private final Map seen = new IdentityHashMap();
-    /** Whether only names that are paths or of connections are listed. */
+    /** Whether only names that are paths or in catalogs are listed. */
     boolean outsideOnly;
     /** Whether what was not admitted is refused. */
     boolean enforces;
+    /** Whether the command that is judged is about a table of a catalog. */
+    private boolean inCatalog;
 
     Walker(SparkSession session, boolean parsed) {
       this.session = session;
@@ -610,7 +620,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       } else {
         if (parsed) named(node);
         else if (node instanceof ResolvedNamespace) {
-          connection("USAGE", ((ResolvedNamespace) node).catalog().name(), via);
+          catalog("USAGE", ((ResolvedNamespace) node).catalog().name(), via);
         }
         need(node);
       }
@@ -629,6 +639,10 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       String inner = via;
       if (node instanceof SQLScalarFunction) {
         inner = function(((SQLScalarFunction) node).function(), via);
+      } else if (node instanceof UnresolvedFunction && parsed) {
+        scala.collection.immutable.Seq name = ((UnresolvedFunction) node).nameParts();
+        if (name.size() > 1) catalogOf(name, 2);
+        if (!outsideOnly) need(node);
       } else if (!outsideOnly) {
         need(node);
       }
@@ -711,15 +725,33 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       return null;
     }
 
-    /** Adds an act on a connection; false if no connection has the name. */
-    private boolean connection(String act, String name, String via) {
-      if (!connections.has(name)) return false;
+    /** Adds an act on a catalog or connection; false if none has the name. */
+    private boolean catalog(String act, String name, String via) {
+      String kind = catalogs.kind(name);
+      if (kind == null) return false;
       boolean uses = READS.contains(act) || act.equals("USAGE") || act.equals("USE");
-      add(uses ? "USE" : "MODIFY", "CONNECTION", "", "", name, "", via, "");
+      add(uses ? "USE" : "MODIFY", kind, "", "", lower(name), "", via, "");
       return true;
     }
 
-    /** Adds the path or the connection in the name of a parsed node. */
+    /** Adds the use of the catalog that a name in a parsed node is in; false for the session's. */
+    private boolean catalogOf(scala.collection.immutable.Seq parts, int least) {
+      boolean named = parts.size() >= least && catalog("USE", parts.head().toString(), "");
+      if (!named) {
+        // It is asked for names without a catalog.
+        catalog("USE", session.sessionState().catalogManager().currentCatalog().name(), "");
+        return false;
+      }
+      scala.collection.Iterator all = parts.iterator();
+      while (all.hasNext()) {
+        // Such a name may lead out of the directory of an Iceberg catalog.
+        String part = all.next().toString();
+        if (part.indexOf('/') >= 0) feature("administrators", "the name " + part);
+      }
+      return true;
+    }
+
+    /** Adds the path or the catalog in the name of a parsed node. */
     private void outside(LogicalPlan node) throws Exception {
       if (node.nodeName().startsWith("UnresolvedPathBased")) {
         path("READ", new Path((String) value(node, "path")), "");
@@ -729,12 +761,11 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       scala.collection.immutable.Seq parts =
           created ? ((UnresolvedIdentifier) node).nameParts() : parts(node);
       if (node instanceof UnresolvedNamespace) {
-        parts = ((UnresolvedNamespace) node).multipartIdentifier();
-        if (parts.nonEmpty()) connection("USE", parts.head().toString(), "");
+        catalogOf(((UnresolvedNamespace) node).multipartIdentifier(), 1);
         return;
       }
       if (parts == null) return;
-      if (parts.size() > 1 && connection("USE", parts.head().toString(), "")) return;
+      if (catalogOf(parts, 2)) return;
       String last = parts.last().toString();
       boolean path = last.indexOf('/') >= 0;
       if (!path && !created && parts.size() == 2 && isSource(session, parts.head().toString())) {
@@ -813,7 +844,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         Identifier name = (Identifier) node.identifier().get();
         String catalog = ((org.apache.spark.sql.connector.catalog.CatalogPlugin)
             node.catalog().get()).name();
-        if (connection(act, catalog, via)) return;
+        if (catalog(act, catalog, via)) return;
         object(act, "TABLE", catalog, namespace(name), name.name(), owner(node.table()), via, "");
       } else {
         source(node.table().getClass().getName());
@@ -907,6 +938,13 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
     private void command(LogicalPlan node, String via) throws Exception {
       List rows = (List) commands.get(node.getClass().getName());
+      boolean before = inCatalog;
+      for (Object one : rows) {
+        String[] row = (String[]) one;
+        if (row.length > 2 && !row[2].isEmpty() && isInCatalog(value(node, row[2]))) {
+          inCatalog = true;
+        }
+      }
       for (Object one : rows) {
         String[] row = (String[]) one; // command, class, field, action, kind, need, other, present
         if (!row[6].isEmpty() && present(value(node, row[6])) != row[7].equals("true")) continue;
@@ -918,15 +956,27 @@ public class Gate extends scala.runtime.AbstractFunction1 {
           target(value(node, row[2]), row[3], row[4], via);
         }
       }
+      inCatalog = before;
       // An insertion does not read its table, which may be an operator of the plan.
       if (node instanceof V2WriteCommand) seen.put(((V2WriteCommand) node).table(), "");
     }
 
-    /** Judges a new current catalog: no connection, on which names without a catalog would rely. */
+    /** Whether a command creates its object in a catalog, to which a provider is only a word. */
+    private boolean isInCatalog(Object target) {
+      if (target instanceof ResolvedIdentifier) {
+        return catalogs.has(((ResolvedIdentifier) target).catalog().name());
+      }
+      if (!(target instanceof UnresolvedIdentifier)) return false;
+      scala.collection.immutable.Seq parts = ((UnresolvedIdentifier) target).nameParts();
+      if (parts.size() > 1 && catalogs.has(parts.head().toString())) return true;
+      return catalogs.has(session.sessionState().catalogManager().currentCatalog().name());
+    }
+
+    /** Judges a new current catalog, which is then asked for names without one. */
     private void current(Object catalog, LogicalPlan node) {
       String name = String.valueOf(catalog);
       if (catalog instanceof ResolvedNamespace) name = ((ResolvedNamespace) catalog).catalog().name();
-      if (connections.has(name)) feature("administrators", node.nodeName() + " " + name);
+      catalog("USE", name, "");
     }
 
     /** Whether a command makes a temporary view. */
@@ -959,7 +1009,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         if (found.table() instanceof DeltaTableV2) table((DeltaTableV2) found.table(), act, via);
         else if (found.table() instanceof V1Table) {
           catalogTable(((V1Table) found.table()).catalogTable(), act, via);
-        } else if (!connection(act, found.catalog().name(), via)) {
+        } else if (!catalog(act, found.catalog().name(), via)) {
           object(act, "TABLE", found.catalog().name(), namespace(found.identifier()),
               found.identifier().name(), owner(found.table()), via, "");
         }
@@ -970,7 +1020,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         seen.put(value, "");
         ResolvedIdentifier found = (ResolvedIdentifier) value;
         String schema = namespace(found.identifier());
-        if (connection(act, found.catalog().name(), via)) return;
+        if (catalog(act, found.catalog().name(), via)) return;
         if (found.identifier().name().indexOf('/') >= 0) {
           path("CREATE", new Path(found.identifier().name()), via);
         } else if (kind.equals("FUNCTION")) {
@@ -983,14 +1033,14 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       } else if (value instanceof ResolvedNamespace) {
         seen.put(value, "");
         ResolvedNamespace found = (ResolvedNamespace) value;
-        if (connection(act, found.catalog().name(), via)) return;
+        if (catalog(act, found.catalog().name(), via)) return;
         if (act.equals("CREATE")) return; // every user may make a schema
         scala.Option owner = found.metadata().get("owner");
         schema(act, found.catalog().name(), found.namespace().mkString("."), text(owner, null), via);
       } else if (value instanceof ResolvedPersistentFunc) {
         seen.put(value, "");
         ResolvedPersistentFunc found = (ResolvedPersistentFunc) value;
-        if (connection(act, found.catalog().name(), via)) return;
+        if (catalog(act, found.catalog().name(), via)) return;
         object(act, "FUNCTION", found.catalog().name(), namespace(found.identifier()),
             found.identifier().name(), "", via, "");
       } else if (value instanceof TableIdentifier) {
@@ -1146,7 +1196,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       } else if (kind.equals("LOCATION")) {
         path("CREATE", new Path(value.toString()), via);
       } else if (kind.equals("PROVIDER")) {
-        source((String) value);
+        if (!inCatalog) source((String) value);
       } else if (kind.equals("SERDE")) {
         if (!formats.contains(value)) feature("administrators", "format " + value);
       } else {

@@ -25,7 +25,7 @@ from tidegate_server.engine.storage.jvm import compiled_instance, java, scala_ob
 _FIELD = "\x1f"
 _RECORD = "\x1e"
 _COLLECT = "*"
-_CONNECTION = "connection:"
+_CATALOG = "catalog:"
 
 
 @dataclass(slots=True)
@@ -221,7 +221,7 @@ def _admission(
 ) -> Iterator[Callable[[], _Report]]:
     """Apply an admission until the block ends or the yielded function is called, which reports."""
     gate, session, key = _gate(spark), spark._jsparkSession, uuid.uuid4().hex
-    outside = (*features.readable, *(f"{_CONNECTION}{name}" for name in features.connections))
+    outside = (*features.readable, *(f"{_CATALOG}{name}" for name in features.catalogs))
     names = _FIELD.join(features.names)
     before = gate.begin(session, key, names, _FIELD.join(outside), text, mark, exact)
 
@@ -273,10 +273,10 @@ def _act(act: tables.Act) -> tuple[str, ...]:
 
 
 def _gate(spark: SparkSession) -> Any:
-    connections = compiled_instance(
-        spark, "tidegate.Connections", _source("Connections"), uses=places(spark)
+    catalogs = compiled_instance(
+        spark, "tidegate.Catalogs", _source("Catalogs"), uses=places(spark)
     )
-    return compiled_instance(spark, "tidegate.Gate", _source("Gate"), uses=connections)
+    return compiled_instance(spark, "tidegate.Gate", _source("Gate"), uses=catalogs)
 
 
 def places(spark: SparkSession) -> Any:
@@ -284,9 +284,9 @@ def places(spark: SparkSession) -> Any:
     return compiled_instance(spark, "tidegate.Places", _source("Places"))
 
 
-def connections(spark: SparkSession) -> Any:
-    """Return the connections of all sessions (``Connections.java``)."""
-    return _gate(spark).connections()
+def catalogs(spark: SparkSession) -> Any:
+    """Return the catalogs and connections of all sessions (``Catalogs.java``)."""
+    return _gate(spark).catalogs()
 
 
 @cache

@@ -36,6 +36,7 @@ _WITHOUT_REASON = ("INTERNAL_ERROR", "_LEGACY_ERROR_TEMP_")
 """Prefixes of conditions that are less specific than any other."""
 _SCHEDULING = ("Job aborted due to stage failure", "Exception thrown in awaitResult")
 """Prefixes of messages that say where Spark failed, not why."""
+_UNAVAILABLE_CATALOG = "tidegate.catalog.unavailable:"
 _UNKNOWN_CONDITION = "Cannot find main error class"
 _LONG_NAME = re.compile(r"Mkdirs failed to create|File name too long")
 _NAME_BYTES = 255
@@ -87,7 +88,9 @@ def _redacted(found: ServerError) -> ServerError:
 def _translate(caught: BaseException) -> ServerError:
     """Return the error for an exception of Spark, the JVM or Python."""
     causes = _causes(_java_exception(caught))
-    known = _resource_error(caught, causes) or _partition_name_error(causes)
+    known = (
+        _catalog_error(causes) or _resource_error(caught, causes) or _partition_name_error(causes)
+    )
     if known is not None:
         return known
     if causes and _is_stopping():
@@ -104,6 +107,15 @@ def _translate(caught: BaseException) -> ServerError:
         return _engine_lost()
     reason = text or whole_message(str(caught)) or type(caught).__name__
     return error(Code.INTERNAL, reason=reason.removesuffix("."), detail=_detail(None, causes[1:]))
+
+
+def _catalog_error(causes: Sequence[_Cause]) -> ServerError | None:
+    """Return the error of a catalog that could not be loaded (``Catalogs.java``)."""
+    for cause in causes:
+        if cause.text.startswith(_UNAVAILABLE_CATALOG):
+            name, _, reason = cause.text.removeprefix(_UNAVAILABLE_CATALOG).partition("\x1f")
+            return error(Code.CATALOG_UNAVAILABLE, name=name, reason=reason.strip().rstrip("."))
+    return None
 
 
 def _is_stopping() -> bool:

@@ -45,6 +45,8 @@ KAFKA = (
     Jar("org.apache.commons", "commons-pool2", "2.12.1"),
 )
 """The jars that STREAM read_kafka needs."""
+ICEBERG = (Jar("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0"),)
+"""The jar that catalogs of the type iceberg need."""
 CACHE_VARIABLE = "TIDEGATE_CACHE"
 """The environment variable with the cache directory."""
 _TIMEOUT = 600.0
@@ -58,13 +60,17 @@ def cache_dir() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "tidegate" / "jars"
 
 
-def resolve_jars(java_home: str = "", *, kafka: bool = False) -> tuple[Path, ...]:
+def resolve_jars(
+    java_home: str = "", *, kafka: bool = False, iceberg: bool = False
+) -> tuple[Path, ...]:
     """Return the paths of the jars, fetching missing ones.
 
     :param kafka: whether to include the jars for Kafka.
+    :param iceberg: whether to include the jar for Iceberg.
     :raises ServerError: ENGINE_UNAVAILABLE if a jar is not cached and cannot be fetched.
     """
-    return fetch_jars((*JARS, *KAFKA) if kafka else JARS, java_home)
+    wanted = (*JARS, *(KAFKA if kafka else ()), *(ICEBERG if iceberg else ()))
+    return fetch_jars(wanted, java_home)
 
 
 def fetch_jars(jars: Sequence[Jar], java_home: str = "") -> tuple[Path, ...]:

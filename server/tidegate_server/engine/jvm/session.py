@@ -147,7 +147,7 @@ def start_spark(options: EngineOptions, directories: Directories) -> SparkSessio
     :raises ServerError: ENGINE_UNAVAILABLE if the Delta jars are unavailable.
     """
     _prepare_environment(options)
-    jars = resolve_jars(options.java_home, kafka=options.kafka)
+    jars = resolve_jars(options.java_home, kafka=options.kafka, iceberg=options.iceberg)
     _write_log_settings(directories.logs)
     # PySpark would also write every failed query to standard error.
     logging.getLogger("SQLQueryContextLogger").disabled = True

@@ -6,7 +6,7 @@ import logging
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -65,6 +65,11 @@ class Child:
         manager: Any = self.spark._jsparkSession.sessionState().catalogManager()
         return str(manager.currentCatalog().name()), ".".join(manager.currentNamespace())
 
+    def has_catalog(self, name: str) -> bool:
+        """Return whether there is a catalog of this name."""
+        manager: Any = self.spark._jsparkSession.sessionState().catalogManager()
+        return bool(manager.isCatalogRegistered(name))
+
     @contextmanager
     def overlay(self, settings: Mapping[str, str]) -> Iterator[None]:
         """Apply settings until the block ends; statements of one session with settings run one
@@ -108,9 +113,15 @@ class Sessions:
     """
 
     def __init__(
-        self, root: SparkSession, changes: FileChanges | None = None, awake: int = AWAKE
+        self,
+        root: SparkSession,
+        changes: FileChanges | None = None,
+        awake: int = AWAKE,
+        load_catalog: Callable[[SparkSession, str], None] = lambda spark, name: None,
     ) -> None:
+        """Keep sessions of ``root``; ``load_catalog`` gives one a catalog to make current."""
         self.root = root
+        self._load_catalog = load_catalog
         self.changes = changes or FileChanges()
         self._awake = awake
         self._unused = root.newSession()
@@ -119,9 +130,16 @@ class Sessions:
         self._idle: OrderedDict[str, _OpenSession] = OrderedDict()
         """The idle sessions that could be put to sleep, the least recently used one first."""
 
-    def open(self, session_id: str, settings: Mapping[str, str], schema: str | None) -> None:
-        """Create the session if it is new, then apply settings and schema.
+    def open(
+        self,
+        session_id: str,
+        settings: Mapping[str, str],
+        schema: str | None,
+        catalog: str | None = None,
+    ) -> None:
+        """Create the session if it is new, then apply settings, catalog and schema.
 
+        :raises ServerError: OBJECT_NOT_FOUND if there is no such catalog.
         :raises pyspark.errors.PySparkException: if Spark rejects a setting, or SCHEMA_NOT_FOUND if
             there is no such schema.
         """
@@ -129,8 +147,13 @@ class Sessions:
             self._known.setdefault(session_id, _OpenSession())
         with self.using(session_id) as child:
             _set(child.spark, settings)
+            if catalog is not None and child.current()[0].lower() != catalog.lower():
+                self._load_catalog(child.spark, catalog)
+                if not child.has_catalog(catalog):
+                    raise error(Code.OBJECT_NOT_FOUND, kind="catalog", name=catalog)
+                child.spark.sql(f"SET CATALOG {quote_identifier(catalog)}")
             if schema is not None and child.current()[1].lower() != schema.lower():
-                child.spark.sql(f"USE {quote_identifier(schema)}")
+                child.spark.sql(f"USE {'.'.join(map(quote_identifier, schema.split('.')))}")
 
     @contextmanager
     def using(self, session_id: str) -> Iterator[Child]:
@@ -179,6 +202,7 @@ class Sessions:
             child = known.child = Child(self.root.newSession())
             before, known.asleep = known.asleep, None
             if before is not None:
+                self._load_catalog(child.spark, before.catalog)
                 restore_session(child.spark, before)
             return child
 

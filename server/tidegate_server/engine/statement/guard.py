@@ -20,6 +20,7 @@ from tidegate_server.core.model.names import (
     visible_name,
 )
 from tidegate_server.core.sql.cursor import position
+from tidegate_server.engine.gate.gate import catalogs
 from tidegate_server.engine.query.resolution import current_place, is_temporary_view
 from tidegate_server.engine.statement.targets import (
     CopyTarget,
@@ -118,6 +119,8 @@ def guard(spark: SparkSession, text: str) -> Guarded:
     copies = []
     found = tuple(targets(spark, text))
     for target in found:
+        if isinstance(target, NewSchemaTarget):
+            _check_schema(spark, target.name)
         if isinstance(target, NewTarget | NewSchemaTarget):
             continue
         if isinstance(target, CopyTarget):
@@ -133,6 +136,15 @@ def guard(spark: SparkSession, text: str) -> Guarded:
                 caught.line, caught.column = position(text, target.at)
             raise
     return Guarded(targets=found, copies=tuple(copies))
+
+
+def _check_schema(spark: SparkSession, name: tuple[str, ...]) -> None:
+    """Reject a schema that a catalog would hide; raises NOT_SUPPORTED."""
+    *catalog, schema = name
+    place = catalog or [current_place(spark).catalog]
+    if [each.lower() for each in place] == [DEFAULT_CATALOG] and catalogs(spark).has(schema):
+        hint = "Choose another name: that of the catalog or connection would hide the schema."
+        raise error(Code.NOT_SUPPORTED, what=f"A schema named {schema}", hint=hint)
 
 
 def disown(spark: SparkSession, copies: Iterable[tuple[str, ...]]) -> None:

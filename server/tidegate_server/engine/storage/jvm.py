@@ -104,6 +104,11 @@ def compiled_instance(spark: SparkSession, name: str, source: str, *, uses: Any 
     return _instances[name]
 
 
+def known_instance(name: str) -> Any | None:
+    """Return the instance of a class that was compiled before; None if there is none."""
+    return _instances.get(name)
+
+
 def analyze_only(spark: SparkSession, plan: Any) -> Any:
     """Return an analyzed plan without running the commands in it.
 

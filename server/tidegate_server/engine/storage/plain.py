@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.core.model.names import TableName
 from tidegate_server.engine.storage.base import is_path
+from tidegate_server.engine.storage.foreign import is_foreign, snapshot_fingerprint
 from tidegate_server.engine.storage.jvm import FILES, is_instance, items, java, kind, scala_object
 
 logger = logging.getLogger(__name__)
@@ -75,9 +76,13 @@ def fingerprint(
     :param entry: the session catalog's entry of the table; None for one named by its path.
     :param settled: wait briefly if a file is so new that it could be rewritten without a change of
         its modification time.
+    An Iceberg table of a catalog has that of its newest snapshot.
+
     :return: None if the table is not known to consist of files or has too many, and if the listing
         fails or files keep changing.
     """
+    if is_foreign(name):
+        return snapshot_fingerprint(spark, name)
     try:
         table = _describe(spark, name, entry)
         if table is None:

@@ -137,7 +137,7 @@ def _admit_executor(
         if definition.execute_as is None
         else rights_of(definition.execute_as, services)
     )
-    services.ensure_connections(executor)
+    services.ensure_catalogs(executor)
     features = features_of(rights, services)
     accesses: tuple[Access, ...] = ()
     for text in (definition.expanded_query, *texts):

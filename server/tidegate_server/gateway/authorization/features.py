@@ -5,8 +5,13 @@ from __future__ import annotations
 from tidegate_server.core.config import Config, Hazard
 from tidegate_server.core.model.access import Features
 from tidegate_server.core.model.external import ExternalObject
-from tidegate_server.core.model.privileges import SecuredKind
-from tidegate_server.gateway.authorization.rights import Action, Rights, secured_external
+from tidegate_server.core.model.privileges import CATALOG_KINDS, EXTERNAL_KINDS, SecuredKind
+from tidegate_server.gateway.authorization.rights import (
+    USING,
+    Action,
+    Rights,
+    secured_external,
+)
 from tidegate_server.gateway.authorization.users import is_administrator, rights_of
 from tidegate_server.gateway.context import Services
 
@@ -18,8 +23,7 @@ def allowed_features(user: str, services: Services) -> Features | None:
     """Return what a user may use beyond tables; None for everything."""
     if not distinguishes_users(services.config) or is_administrator(user, services):
         return None
-    kinds = (SecuredKind.EXTERNAL_LOCATION, SecuredKind.CONNECTION)
-    if not any(map(services.external.all, kinds)):  # the rights are not needed
+    if not any(map(services.external.all, EXTERNAL_KINDS)):  # the rights are not needed
         return Features(names=services.config.authorization.allow)
     return features_of(rights_of(user, services), services)
 
@@ -29,7 +33,7 @@ def features_of(rights: Rights | None, services: Services) -> Features:
     return Features(
         names=services.config.authorization.allow,
         readable=readable_places(rights, services),
-        connections=usable_connections(rights, services),
+        catalogs=usable_catalogs(rights, services),
     )
 
 
@@ -49,14 +53,18 @@ def readable_places(rights: Rights | None, services: Services) -> tuple[str, ...
     )
 
 
-def usable_connections(rights: Rights | None, services: Services) -> tuple[str, ...]:
-    """Return the names of the connections that a user may use."""
-    found = services.external.all(SecuredKind.CONNECTION)
+def usable_catalogs(
+    rights: Rights | None, services: Services, *, everything: bool = False
+) -> tuple[str, ...]:
+    """Return the names of the catalogs and connections that a user may use."""
+    found = [each for kind in CATALOG_KINDS for each in services.external.all(kind)]
+    if everything:
+        return tuple(each.name for each in found)
     if rights is None:
         allowed = _CONNECTIONS in services.config.authorization.allow
         return tuple(each.name for each in found if allowed)
     return tuple(
-        each.name for each in found if rights.may(Action.USE_CONNECTION, secured_external(each))
+        each.name for each in found if rights.may(USING[each.kind], secured_external(each))
     )
 
 

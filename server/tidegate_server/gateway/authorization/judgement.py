@@ -8,7 +8,7 @@ from tidegate_server.core.model.access import Access, Act, ObjectKind
 from tidegate_server.core.model.names import AUDIT_LOG, SYSTEM_SCHEMA, TableName
 from tidegate_server.core.model.privileges import UNOWNED, SecuredKind
 from tidegate_server.core.model.table import MaterializedTable
-from tidegate_server.gateway.authorization.connections import require_connection
+from tidegate_server.gateway.authorization.catalogs import KINDS, require_catalog
 from tidegate_server.gateway.authorization.features import external_locations
 from tidegate_server.gateway.authorization.objects import owner_of_function
 from tidegate_server.gateway.authorization.places import require_path
@@ -69,8 +69,8 @@ def judge_accesses(
             judged = rights_of_owner(who, services) or rights
         if access.kind is ObjectKind.PATH:
             require_path(access, who, judged, locations, features)
-        if access.kind is ObjectKind.CONNECTION:
-            require_connection(access, who, judged, services)
+        if access.kind in KINDS:
+            require_catalog(access, who, judged, services)
         if judged is None or access.kind in (ObjectKind.FEATURE, ObjectKind.SETTING):
             continue
         for table in found.of(access):

@@ -7,20 +7,23 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from tidegate_server.core.model.external import ExternalObject
 from tidegate_server.core.model.names import (
     DEFAULT_CATALOG,
     SYSTEM_SCHEMA,
     FunctionName,
     TableName,
 )
-from tidegate_server.core.model.privileges import UNOWNED, SecuredKind
+from tidegate_server.core.model.privileges import CATALOG_KINDS, UNOWNED, SecuredKind
 from tidegate_server.core.model.result import Result, RowsResult
 from tidegate_server.core.sql.statements import ListingKind
+from tidegate_server.gateway.authorization.features import allowed_features, usable_catalogs
 from tidegate_server.gateway.authorization.objects import list_objects
 from tidegate_server.gateway.authorization.rights import (
     Action,
     Rights,
     secured,
+    secured_external,
     secured_schema,
 )
 from tidegate_server.gateway.authorization.users import rights_of
@@ -38,6 +41,19 @@ class VisibleNames:
     relations: frozenset[tuple[str, str]]
     """Schema and name of plain and materialized tables and of views."""
     functions: Callable[[FunctionName], bool]
+
+
+def visible_catalogs(context: Context) -> tuple[ExternalObject, ...]:
+    """Return the catalogs and connections that a user may use or has a privilege on."""
+    services, user = context.services, context.session.user
+    found = [each for kind in CATALOG_KINDS for each in services.external.all(kind)]
+    if allowed_features(user, services) is None:
+        return tuple(found)
+    rights = rights_of(user, services)
+    if rights is None:
+        usable = usable_catalogs(rights, services)
+        return tuple(each for each in found if each.name in usable)
+    return tuple(each for each in found if rights.may(Action.SEE, secured_external(each)))
 
 
 def visible_names(services: Services, rights: Rights) -> VisibleNames:

@@ -44,7 +44,12 @@ def find_object(on: OnObject, context: Context) -> SecuredObject:
             return _function(on, context)
         case SecuredKind.TABLE | SecuredKind.VIEW:
             return _relation(on, context)
-        case SecuredKind.EXTERNAL_LOCATION | SecuredKind.CONNECTION:
+        case SecuredKind.CATALOG if on.name == (DEFAULT_CATALOG,):
+            hint = "Grant the privilege on each schema."
+            raise error(
+                Code.NOT_SUPPORTED, what=f"An owner or a grant of {DEFAULT_CATALOG}", hint=hint
+            )
+        case SecuredKind.EXTERNAL_LOCATION | SecuredKind.CONNECTION | SecuredKind.CATALOG:
             (name,) = on.name
             found = find_external(on.kind, name, context.services)
             if found is None:
@@ -53,7 +58,7 @@ def find_object(on: OnObject, context: Context) -> SecuredObject:
 
 
 def find_external(kind: SecuredKind, name: str, services: Services) -> ExternalObject | None:
-    """Return the external location or connection of a name in lower case."""
+    """Return the external location, connection or catalog of a name in lower case."""
     return next((each for each in services.external.all(kind) if each.name == name), None)
 
 

@@ -11,6 +11,7 @@ from tidegate_server.core.model.external import ExternalObject
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.privileges import (
     APPLICABLE,
+    EXTERNAL_KINDS,
     PUBLIC,
     PUBLIC_ROLE,
     Grant,
@@ -46,6 +47,7 @@ class Action(Enum):
     WRITE_FILES = "WRITE FILES"
     CREATE_EXTERNAL_TABLE = "CREATE EXTERNAL TABLE"
     USE_CONNECTION = "USE CONNECTION"
+    USE_CATALOG = "USE CATALOG"
     OWN = "ownership"
 
 
@@ -60,7 +62,13 @@ _REQUIRED: Mapping[Action, Privilege] = {
     Action.WRITE_FILES: Privilege.WRITE_FILES,
     Action.CREATE_EXTERNAL_TABLE: Privilege.CREATE_EXTERNAL_TABLE,
     Action.USE_CONNECTION: Privilege.USE_CONNECTION,
+    Action.USE_CATALOG: Privilege.USE_CATALOG,
 }
+USING: Mapping[SecuredKind, Action] = {
+    SecuredKind.CONNECTION: Action.USE_CONNECTION,
+    SecuredKind.CATALOG: Action.USE_CATALOG,
+}
+"""What using an object that is a catalog of Spark needs."""
 _ORDER = tuple(GranteeKind)
 
 
@@ -68,8 +76,8 @@ _ORDER = tuple(GranteeKind)
 class SecuredObject:
     """An object as rights are judged on it; a schema has no ``name``.
 
-    Materialized tables, external locations and connections have an id; the latter two are in no
-    schema. Names are compared in lower case.
+    Materialized tables, external locations, connections and catalogs have an id; all but the first
+    are in no schema. Names are compared in lower case.
     """
 
     kind: SecuredKind
@@ -95,7 +103,7 @@ class SecuredObject:
             return self.schema_object
         if self.kind is SecuredKind.MATERIALIZED_TABLE:
             return TableObject(table_id=self.id)
-        if self.kind in (SecuredKind.EXTERNAL_LOCATION, SecuredKind.CONNECTION):
+        if self.kind in EXTERNAL_KINDS:
             return ServerObject(kind=self.kind, id=self.id)
         return NamedObject(
             kind=self.kind,
@@ -137,7 +145,7 @@ def secured_table(table: MaterializedTable) -> SecuredObject:
 
 
 def secured_external(found: ExternalObject) -> SecuredObject:
-    """Return an external location or a connection as rights are judged on it."""
+    """Return an external location, a connection or a catalog as rights are judged on it."""
     return SecuredObject(
         kind=found.kind, catalog="", schema="", name=found.name, owner=found.owner, id=found.id
     )

@@ -14,6 +14,7 @@ from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.types import Column, Schema, text_schema
 from tidegate_server.core.model.versions import Source, SourceKind
+from tidegate_server.core.sql.patterns import like_pattern
 from tidegate_server.core.sql.render import render_create
 from tidegate_server.core.sql.statements import (
     ShowCreateMaterializedTable,
@@ -83,24 +84,8 @@ def _extended_row(table: MaterializedTable, context: Context) -> tuple[str | Non
 def _filter(statement: ShowMaterializedTables) -> Callable[[str], bool]:
     if statement.pattern is None:
         return lambda name: True
-    pattern = _like(statement.pattern, ignore_case=statement.ignore_case)
+    pattern = like_pattern(statement.pattern, ignore_case=statement.ignore_case)
     return lambda name: (pattern.fullmatch(name) is not None) is not statement.negated
-
-
-def _like(text: str, *, ignore_case: bool) -> re.Pattern[str]:
-    """Compile a LIKE pattern; ``*`` means ``%``, as in Spark's own SHOW TABLES."""
-    parts, escaped = [], False
-    for letter in text:
-        if escaped:
-            parts.append(re.escape(letter))
-            escaped = False
-        elif letter == "\\":
-            escaped = True
-        else:
-            parts.append({"%": ".*", "*": ".*", "_": "."}.get(letter) or re.escape(letter))
-    if escaped:
-        parts.append(re.escape("\\"))
-    return re.compile("".join(parts), re.DOTALL | (re.IGNORECASE if ignore_case else 0))
 
 
 # ---- SHOW CREATE -----------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from tidegate_server.core.model.access import ObjectKind
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.sql import privilege_statements as ps
 from tidegate_server.core.sql import statements as st
+from tidegate_server.core.sql.catalogs import statements as cs
 from tidegate_server.core.sql.external import statements as es
 from tidegate_server.core.sql.statements import ListingKind
 from tidegate_server.gateway import spark_session
@@ -44,6 +45,8 @@ from tidegate_server.gateway.command import (
     swap,
     verify,
 )
+from tidegate_server.gateway.command.catalogs import define
+from tidegate_server.gateway.command.catalogs import show as catalogs
 from tidegate_server.gateway.command.external import connections, locations
 from tidegate_server.gateway.command.external import objects as external
 from tidegate_server.gateway.command.privileges import grant, owner, roles
@@ -123,10 +126,10 @@ def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Resul
 
 
 def _is_elsewhere(admitted: AdmittedStatement) -> bool:
-    """Return whether a list is of what is behind a connection."""
+    """Return whether a list is of what is behind a catalog or connection."""
     surveyed = admitted.surveyed
     return surveyed is not None and any(
-        access.kind is ObjectKind.CONNECTION for access in surveyed.accesses
+        access.kind in (ObjectKind.CONNECTION, ObjectKind.CATALOG) for access in surveyed.accesses
     )
 
 
@@ -352,4 +355,23 @@ SPECS: Mapping[type[st.Statement], StatementSpec] = {
     es.DescribeExternal: StatementSpec(
         check=nothing, run=_without_text(external.describe), returns_rows=_always
     ),
+    # ---- catalogs
+    cs.CreateCatalog: StatementSpec(check=nothing, run=_without_text(define.create)),
+    cs.SetCatalogOptions: StatementSpec(check=nothing, run=_without_text(define.set_options)),
+    cs.ResetCatalogOptions: StatementSpec(check=nothing, run=_without_text(define.reset_options)),
+    cs.SetCatalogComment: StatementSpec(check=nothing, run=_without_text(define.set_comment)),
+    cs.DropCatalog: StatementSpec(check=nothing, run=_without_text(define.drop)),
+    cs.ShowCatalogs: StatementSpec(
+        check=nothing, run=_without_text(catalogs.show), returns_rows=_always
+    ),
+    cs.ShowCurrentCatalog: StatementSpec(
+        check=nothing, run=_without_text(catalogs.show_current), returns_rows=_always
+    ),
+    cs.DescribeCatalog: StatementSpec(
+        check=nothing, run=_without_text(catalogs.describe), returns_rows=_always
+    ),
+    cs.ShowCreateCatalog: StatementSpec(
+        check=nothing, run=_without_text(catalogs.show_create), returns_rows=_always
+    ),
+    cs.UseCatalog: StatementSpec(check=nothing, run=_without_text(catalogs.use)),
 }

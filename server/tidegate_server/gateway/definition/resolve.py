@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import InspectTable, ListTables
 from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName, qualify
+from tidegate_server.core.model.privileges import CATALOG_KINDS
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.sql.statements import Name
 from tidegate_server.gateway.context import Context
@@ -35,9 +36,15 @@ def check_catalog(catalog: str, context: Context) -> None:
 
     :raises ServerError: NOT_SUPPORTED.
     """
-    if catalog.lower() not in (DEFAULT_CATALOG, context.session.catalog.lower()):
+    name = catalog.lower()
+    foreign = any(
+        each.name == name for kind in CATALOG_KINDS for each in context.services.external.all(kind)
+    )
+    if foreign or name not in (DEFAULT_CATALOG, context.session.catalog.lower()):
         what = f"A materialized table in the catalog {catalog}"
         hint = f"They are in {DEFAULT_CATALOG}."
+        if foreign:
+            hint = f"Write {DEFAULT_CATALOG}.schema.table; its query can read tables of {catalog}."
         raise error(Code.NOT_SUPPORTED, what=what, hint=hint)
 
 

@@ -179,6 +179,7 @@ def _options(config: Config, settings: Mapping[str, str], java_home: Path) -> En
         spool_quota=engine.spool_quota,
         spool_quota_per_user=engine.spool_quota_per_user,
         kafka=engine.kafka,
+        iceberg=engine.iceberg,
         group_reads=engine.group_reads,
         jars=engine.jars,
         warm_up=engine.warm_up,

@@ -255,7 +255,10 @@ class Handler:
 
     async def GetCatalogs(self, request: Any, caller: Caller) -> Any:
         operation = await self._run_metadata_call(
-            request, caller, OperationKind.GET_CATALOGS, lambda _: metadata.get_catalogs()
+            request,
+            caller,
+            OperationKind.GET_CATALOGS,
+            lambda s: metadata.get_catalogs(s.catalogs()),
         )
         return ttypes.TGetCatalogsResp(status=status.success(), operationHandle=operation)
 
@@ -264,7 +267,11 @@ class Handler:
             request,
             caller,
             OperationKind.GET_SCHEMAS,
-            lambda s: metadata.get_schemas(s.listing(), request.catalogName, request.schemaName),
+            lambda s: metadata.get_schemas(
+                s.listing(TablePattern(request.catalogName, request.schemaName), tables=False),
+                request.catalogName,
+                request.schemaName,
+            ),
         )
         return ttypes.TGetSchemasResp(status=status.success(), operationHandle=operation)
 
@@ -273,7 +280,9 @@ class Handler:
             request,
             caller,
             OperationKind.GET_TABLES,
-            lambda s: metadata.get_tables(s.listing(), _pattern(request), request.tableTypes),
+            lambda s: metadata.get_tables(
+                s.listing(_pattern(request)), _pattern(request), request.tableTypes
+            ),
         )
         return ttypes.TGetTablesResp(status=status.success(), operationHandle=operation)
 

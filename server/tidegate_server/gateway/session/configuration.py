@@ -23,6 +23,7 @@ _HIVECONF = "set:hiveconf:"
 _HIVEVAR = "set:hivevar:"
 _REJECTED = ("set:system:", "set:env:")
 _USE = "use:database"
+_USE_CATALOG = "use:catalog"
 # Hive's clients describe themselves with these keys, which are unknown to Spark.
 _CLIENT_ONLY = ("hive.server2.", "wmpool", "wmapp", "hive.create.as.external.legacy")
 _TIDEGATE_PREFIX = "tidegate."
@@ -49,6 +50,8 @@ class SessionOptions:
     """
 
     schema: str | None = None
+    """May be ``catalog.schema``."""
+    catalog: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     proxy_user: str | None = None
     fetch_size: int | None = None
@@ -68,9 +71,12 @@ def normalise(configuration: Mapping[str, str] | None) -> SessionOptions:
     settings: dict[str, str] = {}
     warnings: list[str] = []
     schema: str | None = None
+    catalog: str | None = None
     for given, value in (configuration or {}).items():
         if given == _USE:
             schema = value or None
+        elif given == _USE_CATALOG:
+            catalog = value or None
         elif given.startswith(_REJECTED):
             hint = "Remove it: clients cannot change the server's properties and environment."
             raise error(Code.NOT_SUPPORTED, what=f"{given} in OpenSession", hint=hint)
@@ -83,6 +89,7 @@ def normalise(configuration: Mapping[str, str] | None) -> SessionOptions:
                 settings[key] = value
     return SessionOptions(
         schema=schema,
+        catalog=catalog,
         settings={k: v for k, v in settings.items() if not _is_ours(k)},
         proxy_user=settings.get(PROXY_USER_KEY) or None,
         fetch_size=_fetch_size(settings.get(FETCH_SIZE_KEY)),

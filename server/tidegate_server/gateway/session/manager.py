@@ -16,6 +16,7 @@ from tidegate_server.gateway.authorization.setting_checks import check_settings
 from tidegate_server.gateway.command.settings import own_notices, spark_notices
 from tidegate_server.gateway.context import Services, SessionState
 from tidegate_server.gateway.options import sparks_names
+from tidegate_server.gateway.session.catalog_metadata import catalogs_of
 from tidegate_server.gateway.session.configuration import SessionOptions, normalise
 from tidegate_server.gateway.session.executor import Executor
 from tidegate_server.gateway.session.handle import Handle, issue
@@ -133,8 +134,7 @@ class SessionManager:
         options = self._check_options(normalise(configuration), state.user)
         for warning in options.warnings:
             logger.warning("OpenSession of user %s: %s", state.user, warning)
-        self._require_schema(options.schema)
-        state.schema = options.schema or DEFAULT_SCHEMA
+        state.catalog, state.schema = self._place(options, state.user)
         state.settings = dict(options.settings)
         session = self._create_session(state, options, connection_id, protocol)
         with self._lock:
@@ -267,6 +267,27 @@ class SessionManager:
         if own >= limit:
             hint = "Wait until one ends, cancel one, or raise server.max_statements_per_user."
             raise error(Code.TOO_MANY, what=f"statements of user {user}", limit=limit, hint=hint)
+
+    def _place(self, options: SessionOptions, user: str) -> tuple[str, str]:
+        """Return the catalog and schema in which a session begins.
+
+        The schema of another catalog is checked by the first statement that needs the engine.
+
+        :raises ServerError: SCHEMA_NOT_FOUND; OBJECT_NOT_FOUND for a catalog that the user may not
+            use or that does not exist.
+        """
+        catalog, schema = options.catalog, options.schema
+        first, dot, rest = (schema or "").partition(".")
+        usable = catalogs_of(user, self._services) if dot or catalog is not None else ()
+        if catalog is None and dot and first.lower() in (*usable, DEFAULT_CATALOG):
+            catalog, schema = first, rest
+        if catalog is None or catalog.lower() == DEFAULT_CATALOG:
+            self._require_schema(schema)
+            return DEFAULT_CATALOG, schema or DEFAULT_SCHEMA
+        if catalog.lower() not in usable:
+            raise error(Code.OBJECT_NOT_FOUND, kind="catalog", name=catalog)
+        # Clients send the schema ``default`` if their user names none.
+        return catalog.lower(), "" if schema in (None, DEFAULT_SCHEMA) else str(schema)
 
     def _require_schema(self, schema: str | None) -> None:
         if schema is None or schema.lower() in _ALWAYS_THERE:

@@ -55,6 +55,8 @@ class Listing:
     schemas: tuple[str, ...] = ()
     tables: tuple[ListedTable, ...] = ()
     schema_owners: Mapping[str, str] = field(default_factory=dict)
+    catalog: str = DEFAULT_CATALOG
+    """The catalog that they are in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +115,17 @@ def as_plain_tables(listing: Listing) -> Listing:
     return replace(listing, tables=tuple(tables))
 
 
-def get_catalogs() -> RowsResult:
-    """Return the only catalog."""
-    return _rows("TABLE_CAT", [(DEFAULT_CATALOG,)])
+def get_catalogs(others: Iterable[str] = ()) -> RowsResult:
+    """Return the session catalog and others."""
+    return _rows("TABLE_CAT", [(name,) for name in sorted({DEFAULT_CATALOG, *others})])
 
 
 def get_schemas(listing: Listing, catalog: str | None, schema: str | None) -> RowsResult:
     """Return the schemas that match a pattern."""
     wanted = compile_pattern(schema)
-    names = [n for n in listing.schemas if _in_catalog(catalog) and wanted.fullmatch(n)]
-    return _rows("TABLE_SCHEM TABLE_CATALOG", [(n, DEFAULT_CATALOG) for n in names])
+    within = _in_catalog(catalog, listing.catalog)
+    names = [name for name in listing.schemas if within and wanted.fullmatch(name)]
+    return _rows("TABLE_SCHEM TABLE_CATALOG", [(name, listing.catalog) for name in names])
 
 
 def get_table_types(types: Collection[str] = TABLE_TYPES) -> RowsResult:
@@ -199,7 +202,7 @@ def get_primary_keys(listing: Listing, pattern: TablePattern) -> RowsResult:
         (t.name.catalog, t.name.schema, t.name.table, column, sequence, t.primary_key.name)
         for t in listing.tables
         if t.primary_key is not None
-        and _in_catalog(pattern.catalog)
+        and _in_catalog(pattern.catalog, listing.catalog)
         and _is_same(pattern.schema, t.name.schema)
         and _is_same(pattern.table, t.name.table)
         for sequence, column in enumerate(t.primary_key.columns, start=1)
@@ -310,7 +313,7 @@ def _reported_type(actual: str, wanted: set[str]) -> str | None:
 
 
 def _matching_tables(listing: Listing, pattern: TablePattern) -> Iterator[ListedTable]:
-    if not _in_catalog(pattern.catalog):
+    if not _in_catalog(pattern.catalog, listing.catalog):
         return
     schema, table = compile_pattern(pattern.schema), compile_pattern(pattern.table)
     for listed in listing.tables:
@@ -324,10 +327,10 @@ def _is_same(wanted: str | None, name: str) -> bool:
     return not wanted or wanted.lower() == name.lower()
 
 
-def _in_catalog(pattern: str | None) -> bool:
-    if pattern is not None and pattern.lower() in _CATALOG_WORDS:
+def _in_catalog(pattern: str | None, catalog: str = DEFAULT_CATALOG) -> bool:
+    if pattern is not None and pattern.lower() in _CATALOG_WORDS and catalog == DEFAULT_CATALOG:
         return True
-    return compile_pattern(pattern).fullmatch(DEFAULT_CATALOG) is not None
+    return compile_pattern(pattern).fullmatch(catalog) is not None
 
 
 def _rows(columns: str, rows: Iterable[tuple[Any, ...]]) -> RowsResult:

@@ -23,6 +23,11 @@ from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.context import Context, Services, SessionState
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.options import dialect_in, sparks_names
+from tidegate_server.gateway.session.catalog_metadata import (
+    catalogs_of,
+    list_catalog,
+    named_catalog,
+)
 from tidegate_server.gateway.session.configuration import SessionOptions, substitute
 from tidegate_server.gateway.session.executor import Executor
 from tidegate_server.gateway.session.handle import Handle, issue
@@ -64,6 +69,8 @@ RequireTurn = Callable[["Session"], None]
 """Raises TOO_MANY if the user who logged in has too many running statements."""
 
 _MAY_MAKE_TEMPORARY = re.compile(r"\b(temp|temporary|cache)\b", re.IGNORECASE)
+
+_ALL = TablePattern()
 
 MAX_OPERATIONS = 1000
 """Maximum number of open operations per session."""
@@ -193,12 +200,29 @@ class Session:
         except ServerError as error:
             logger.debug("The engine did not close session %s: %s", self.id, error)
 
-    def listing(self) -> Listing:
-        """Return the tables visible in this session; only materialized tables have columns."""
+    def catalogs(self) -> tuple[str, ...]:
+        """Return the catalogs that the user may use, besides the session catalog."""
+        return catalogs_of(self.user, self._services)
+
+    def listing(self, pattern: TablePattern = _ALL, *, tables: bool = True) -> Listing:
+        """Return the tables visible in this session; only materialized tables have columns.
+
+        If the pattern names another catalog, its tables that match; asks the engine.
+        """
+        other = named_catalog(pattern.catalog, self.user, self._services)
+        if other is not None:
+            return list_catalog(
+                other, pattern, self.user, self._services, columns=False, tables=tables
+            )
         return self._visible_listing(self.snapshot.listing())
 
     def columns_of(self, pattern: TablePattern) -> Listing:
         """Return the same, with the columns of the tables that match."""
+        other = named_catalog(pattern.catalog, self.user, self._services)
+        if other is not None:
+            return list_catalog(
+                other, pattern, self.user, self._services, columns=True, tables=True
+            )
         return self._visible_listing(self.snapshot.columns_of(pattern))
 
     def functions(self) -> tuple[FunctionName, ...]:

@@ -1,4 +1,4 @@
-"""External locations and connections, in the store and in memory."""
+"""External locations, connections and catalogs, in the store and in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegate_server.gateway.store.tables import external_objects as e
 
 
 class ExternalObjects(Protocol):
-    """The external locations and connections; names are unique for each kind."""
+    """The external locations, connections and catalogs; names are unique for each kind."""
 
     def all(self, kind: SecuredKind) -> tuple[ExternalObject, ...]:
         """Return those of a kind by name."""

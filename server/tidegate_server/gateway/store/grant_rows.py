@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from tidegate_server.core.model.privileges import (
+    EXTERNAL_KINDS,
     Grant,
     Grantee,
     GranteeKind,
@@ -21,7 +22,7 @@ from tidegate_server.core.model.privileges import (
 
 _MATERIALIZED, _SCHEMA = "TABLE", "SCHEMA"
 _PLAIN_TABLE = "PLAIN TABLE"  # TABLE has always meant a materialized table here
-_OF_SERVER = (SecuredKind.EXTERNAL_LOCATION.value, SecuredKind.CONNECTION.value)
+_OF_SERVER = tuple(kind.value for kind in EXTERNAL_KINDS)
 _SEPARATOR = "\x1f"  # does not occur in names
 
 

@@ -229,8 +229,12 @@ def add_initial_grants(connection: Connection) -> None:
 
 
 def add_external_objects(connection: Connection) -> None:
-    """Create the table of external locations and connections."""
+    """Create the table of external locations and connections, later also of catalogs."""
     external_objects.create(connection, checkfirst=True)
+
+
+def allow_catalogs(connection: Connection) -> None:
+    """Change nothing: the table above may contain catalogs, which earlier versions cannot read."""
 
 
 MIGRATIONS: tuple[Migration, ...] = (
@@ -252,6 +256,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     add_dropping,
     add_grants_on_all_objects,
     add_external_objects,
+    allow_catalogs,
 )
 
 

@@ -128,7 +128,7 @@ def show(kind: SecuredKind) -> Callable[[Cursor], ShowExternal]:
 def describe(at: Cursor) -> DescribeExternal | None:
     """Read what follows DESCRIBE; None if it is not about an external location."""
     for kind, words in EXTERNAL.items():
-        if at.sees(*words) and at.sees_name(len(words)):
+        if kind is not SecuredKind.CATALOG and at.sees(*words) and at.sees_name(len(words)):
             at.accept(*words)
             return DescribeExternal(kind=kind, name=_name(at))
     return None

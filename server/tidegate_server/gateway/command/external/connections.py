@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.requests import CheckConnection
+from tidegate_server.core.messages.requests import CheckCatalog
 from tidegate_server.core.model.external import URL, ExternalObject, option
 from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.sql.external.statements import CreateConnection, SetConnectionOptions
 from tidegate_server.core.sql.redact import redact
 from tidegate_server.gateway.authorization.objects import find_external
+from tidegate_server.gateway.catalog_types.jdbc import SYSTEMS
 from tidegate_server.gateway.command.external.names import check_catalog_name
 from tidegate_server.gateway.command.external.objects import (
     create_external,
     find,
     require_administrator,
 )
-from tidegate_server.gateway.connections import with_secrets
 from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.spark_catalogs import definition_of
 
 log = logging.getLogger(__name__)
 
@@ -31,25 +31,6 @@ _OF_TABLES = frozenset(
 )
 _DRIVER = "driver"
 _SECRETS = "Write it as secret('name'), and the secret into [secrets] of the configuration."
-
-
-@dataclass(frozen=True, slots=True)
-class _System:
-    """A kind of database that Spark knows."""
-
-    prefix: str
-    """Of its URLs."""
-    driver: str
-
-
-_SYSTEMS: Final[Mapping[str, _System]] = {
-    "postgresql": _System("jdbc:postgresql:", "org.postgresql.Driver"),
-    "mysql": _System("jdbc:mysql:", "com.mysql.cj.jdbc.Driver"),
-    "mariadb": _System("jdbc:mariadb:", "org.mariadb.jdbc.Driver"),
-    "sqlserver": _System("jdbc:sqlserver:", "com.microsoft.sqlserver.jdbc.SQLServerDriver"),
-    "oracle": _System("jdbc:oracle:", "oracle.jdbc.OracleDriver"),
-    "jdbc": _System("jdbc:", ""),
-}
 
 
 def create_connection(statement: CreateConnection, context: Context) -> Result:
@@ -62,7 +43,7 @@ def create_connection(statement: CreateConnection, context: Context) -> Result:
     kind, services = SecuredKind.CONNECTION, context.services
     if statement.if_not_exists and find_external(kind, statement.name, services) is not None:
         return nothing()
-    check_catalog_name(statement.name, services)
+    check_catalog_name(statement.name, kind, services)
     added = ExternalObject(
         kind=kind,
         id=services.new_id(),
@@ -103,9 +84,9 @@ def set_connection_options(statement: SetConnectionOptions, context: Context) ->
 def _checked(connection: ExternalObject, context: Context) -> ExternalObject:
     """Return a connection with its driver; raises INVALID_CONNECTION."""
     name, options, services = connection.name, dict(connection.options), context.services
-    system = _SYSTEMS.get(connection.type)
+    system = SYSTEMS.get(connection.type)
     if system is None:
-        known = ", ".join(_SYSTEMS)
+        known = ", ".join(SYSTEMS)
         raise _invalid(name, f"there is no type {connection.type}", f"Types are {known}.")
     url = option(options, URL) or ""
     if not url.startswith(system.prefix):
@@ -118,19 +99,13 @@ def _checked(connection: ExternalObject, context: Context) -> ExternalObject:
     if wrong:
         hint = "A connection stands for all tables: leave the option out."
         raise _invalid(name, f"{wrong[0]} is an option of one table", hint)
-    missing = [each for each in connection.secrets.values() if each not in services.config.secrets]
-    if missing:
-        hint = f"Write {missing[0]} = {{ file = '...' }} into [secrets] of the configuration."
-        raise _invalid(name, f"there is no secret {missing[0]}", hint)
     if option(options, _DRIVER) is None:
         if not system.driver:
             hint = "Add driver 'com.example.Driver' to its options."
             raise _invalid(name, "it names no driver", hint)
         options[_DRIVER] = system.driver
     complete = replace(connection, options=options)
-    used = with_secrets(complete, services.config.secrets)
-    if used is not None:
-        services.engine.call(CheckConnection(connection=used))
+    services.engine.call(CheckCatalog(catalog=definition_of(complete, services.config.secrets)))
     return complete
 
 

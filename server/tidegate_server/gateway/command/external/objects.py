@@ -47,8 +47,8 @@ def rename(statement: RenameExternal, context: Context) -> Result:
     """
     if statement.kind is SecuredKind.CONNECTION:
         require_administrator("ALTER CONNECTION RENAME", context)
-        check_catalog_name(statement.new_name, context.services)
-    found = _find_owned(statement.kind, statement.name, context)
+        check_catalog_name(statement.new_name, statement.kind, context.services)
+    found = find_owned(statement.kind, statement.name, context)
     if not context.services.external.replace(replace(found, name=statement.new_name)):
         raise error(Code.EXTERNAL_EXISTS, kind=statement.kind, name=statement.new_name)
     log.info("Renamed %s %s to %s", found.kind, found.name, statement.new_name)
@@ -63,7 +63,7 @@ def drop(statement: DropExternal, context: Context) -> Result:
     services = context.services
     if statement.if_exists and find_external(statement.kind, statement.name, services) is None:
         return nothing()
-    found = _find_owned(statement.kind, statement.name, context)
+    found = find_owned(statement.kind, statement.name, context)
     gone = secured_external(found).grant_object
     services.external.drop(found.id)
     services.privileges.forget(lambda on: on == gone)
@@ -134,7 +134,8 @@ def find(kind: SecuredKind, name: str, context: Context) -> ExternalObject:
     return found
 
 
-def _find_owned(kind: SecuredKind, name: str, context: Context) -> ExternalObject:
+def find_owned(kind: SecuredKind, name: str, context: Context) -> ExternalObject:
+    """Return an object that the user owns; raises OBJECT_NOT_FOUND or ACCESS_DENIED."""
     found = find(kind, name, context)
     user, services = context.session.user, context.services
     require_on(Action.OWN, secured_external(found), user, rights_of(user, services))

@@ -10,6 +10,7 @@ import pyarrow as pa
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.privileges import (
     APPLICABLE,
+    EXTERNAL_KINDS,
     Grant,
     Grantee,
     GranteeKind,
@@ -18,7 +19,6 @@ from tidegate_server.core.model.privileges import (
     NamedObject,
     Privilege,
     SchemaObject,
-    SecuredKind,
     ServerObject,
     TableObject,
     expand,
@@ -265,7 +265,7 @@ def _names_by_id(services: Services) -> Mapping[GrantObject, str]:
 
 
 def _external(services: Services) -> Iterable[SecuredObject]:
-    for kind in (SecuredKind.EXTERNAL_LOCATION, SecuredKind.CONNECTION):
+    for kind in EXTERNAL_KINDS:
         yield from map(secured_external, services.external.all(kind))
 
 

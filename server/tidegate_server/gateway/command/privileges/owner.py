@@ -74,7 +74,7 @@ def _transfer(on: SecuredObject, owner: str, context: Context) -> None:
                 apply_definition(table, replace(table, owner=owner), context)
             case SecuredKind.FUNCTION:
                 services.privileges.set_function_owner(name, owner)
-            case SecuredKind.EXTERNAL_LOCATION | SecuredKind.CONNECTION:
+            case SecuredKind.EXTERNAL_LOCATION | SecuredKind.CONNECTION | SecuredKind.CATALOG:
                 found = find_external(on.kind, on.name, services)
                 if found is not None:
                     services.external.replace(replace(found, owner=owner))

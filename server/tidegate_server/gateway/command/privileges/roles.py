@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.privileges import (
+    EXTERNAL_KINDS,
     PUBLIC_ROLE,
     Grantee,
     GranteeKind,
     Membership,
     Role,
-    SecuredKind,
     owner_text,
     role,
 )
@@ -163,7 +163,7 @@ def _refuse_owner(owner: Grantee, services: Services) -> None:
     ]
     owned += [
         f"{each.kind} {each.name}"
-        for kind in (SecuredKind.EXTERNAL_LOCATION, SecuredKind.CONNECTION)
+        for kind in EXTERNAL_KINDS
         for each in services.external.all(kind)
         if each.owner == text
     ]

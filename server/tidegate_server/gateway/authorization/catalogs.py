@@ -1,8 +1,11 @@
-"""Who may use connections."""
+"""Who may use catalogs and connections."""
 
 from __future__ import annotations
 
-from tidegate_server.core.model.access import Access, Act
+from collections.abc import Mapping
+from typing import Final
+
+from tidegate_server.core.model.access import Access, Act, ObjectKind
 from tidegate_server.core.model.external import ExternalObject
 from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.gateway.authorization.objects import find_external
@@ -11,25 +14,32 @@ from tidegate_server.gateway.authorization.requirements import (
     feature_error,
     require_on,
 )
-from tidegate_server.gateway.authorization.rights import Action, Rights, secured_external
+from tidegate_server.gateway.authorization.rights import (
+    USING,
+    Action,
+    Rights,
+    secured_external,
+)
 from tidegate_server.gateway.authorization.users import owner_administers, rights_of_owner
 from tidegate_server.gateway.context import Services
 
 _FEATURE = "connections"
+KINDS: Final[Mapping[ObjectKind, SecuredKind]] = {
+    ObjectKind.CONNECTION: SecuredKind.CONNECTION,
+    ObjectKind.CATALOG: SecuredKind.CATALOG,
+}
 
 
-def may_use_connection(connection: ExternalObject, user: str, services: Services) -> bool:
-    """Return whether an executor, which may be a role, has the privilege to use a connection."""
+def may_use_catalog(catalog: ExternalObject, user: str, services: Services) -> bool:
+    """Return whether an executor, which may be a role, has the privilege to use a catalog."""
     rights = rights_of_owner(user, services)
     if rights is None:
         return _FEATURE in services.config.authorization.allow or owner_administers(user, services)
-    return rights.may(Action.USE_CONNECTION, secured_external(connection))
+    return rights.may(USING[catalog.kind], secured_external(catalog))
 
 
-def require_connection(
-    access: Access, user: str, rights: Rights | None, services: Services
-) -> None:
-    """Require USE CONNECTION, and to change something behind a connection also MODIFY.
+def require_catalog(access: Access, user: str, rights: Rights | None, services: Services) -> None:
+    """Require the privilege to use a catalog or connection; to change something there also MODIFY.
 
     :param rights: the user's; None if authorization is disabled: then the feature decides.
     :raises ServerError: ACCESS_DENIED.
@@ -38,10 +48,11 @@ def require_connection(
         if _FEATURE not in services.config.authorization.allow:
             raise feature_error(_FEATURE, access.name, user)
         return
-    found = find_external(SecuredKind.CONNECTION, access.name, services)
+    kind = KINDS[access.kind]
+    found = find_external(kind, access.name, services)
     if found is None:
-        raise access_error(user, Action.USE_CONNECTION.value, f"connection {access.name}")
+        raise access_error(user, USING[kind].value, f"{kind} {access.name}")
     on = secured_external(found)
-    require_on(Action.USE_CONNECTION, on, user, rights)
+    require_on(USING[kind], on, user, rights)
     if access.act is Act.MODIFY:
         require_on(Action.MODIFY, on, user, rights)

@@ -1,0 +1,357 @@
+package tidegate;
+
+import java.lang.reflect.Method;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.IdentityHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.CatalogManager;
+import org.apache.spark.sql.connector.catalog.CatalogPlugin;
+import org.apache.spark.sql.connector.catalog.FunctionCatalog;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * The catalogs and connections, each a catalog of every session.
+ *
+ * <p>Their options, with passwords, are in these catalogs alone. As settings of a session, as Spark
+ * has them otherwise, they could be read there.
+ *
+ * <p>A catalog is loaded when a statement first mentions it, since that may connect to another
+ * system. One that cannot be loaded is replaced by a catalog that throws the reason, and is tried
+ * again later; other statements do not notice.
+ */
+public class Catalogs {
+  /** Before the name of a catalog, and the reason, in messages of exceptions. */
+  public static final String UNAVAILABLE = "tidegate.catalog.unavailable:";
+  static final String FIELD = "\u001f";
+  private static final long RETRY_MILLISECONDS = 5000;
+  private static final int CAUSES = 8;
+  private static final String GONE = "it does not exist any more";
+
+  private Map entries = new HashMap();
+  /** The names that sessions may have a catalog of. */
+  private final Set given = new HashSet();
+  private int version = 0;
+
+  /** One catalog, by its definition. */
+  public static class Entry {
+    final String name;
+    final String kind;
+    private final String className;
+    private final Map options;
+    private final Set secrets;
+    private final String problem;
+    private CatalogPlugin loaded;
+    private String failure;
+    private long failedAt;
+
+    Entry(String name, String kind, String className, Map options, Set secrets, String problem) {
+      this.name = name;
+      this.kind = kind;
+      this.className = className;
+      this.options = options;
+      this.secrets = secrets;
+      this.problem = problem;
+    }
+
+    boolean isSame(Entry other) {
+      return other != null && kind.equals(other.kind) && className.equals(other.className)
+          && options.equals(other.options) && problem.equals(other.problem);
+    }
+
+    /** Loads it unless that was done, or failed a moment ago; returns whether it changed. */
+    synchronized boolean load() {
+      if (isReady() || failure != null && System.currentTimeMillis() - failedAt < RETRY_MILLISECONDS) {
+        return false;
+      }
+      try {
+        if (!problem.isEmpty()) throw new IllegalArgumentException(problem);
+        loaded = build(className, name, options);
+        failure = null;
+      } catch (Throwable failed) {
+        failure = reason(failed);
+        failedAt = System.currentTimeMillis();
+        loaded = new Unavailable(name, failure);
+      }
+      return true;
+    }
+
+    synchronized boolean isReady() {
+      return loaded != null && failure == null;
+    }
+
+    synchronized CatalogPlugin catalog() {
+      return loaded;
+    }
+
+    synchronized String state() {
+      if (failure != null) return "FAILED" + FIELD + failure;
+      return (loaded == null ? "UNUSED" : "READY") + FIELD;
+    }
+
+    /** Returns what an exception and its causes say, without secrets. */
+    String reason(Throwable failed) {
+      StringBuilder text = new StringBuilder();
+      Throwable one = failed;
+      for (int i = 0; one != null && i < CAUSES; i++, one = one.getCause()) {
+        String message = one.getMessage();
+        boolean known = message != null && text.indexOf(message) >= 0;
+        if (one instanceof ClassNotFoundException) message = "there is no class " + message;
+        if (message == null) message = one.getClass().getSimpleName();
+        if (known) continue;
+        if (text.length() > 0) text.append(": ");
+        text.append(message.split("\n", 2)[0]);
+      }
+      String all = text.toString();
+      for (Object secret : secrets) {
+        if (!((String) secret).isEmpty()) all = all.replace((String) secret, "*****");
+      }
+      return all;
+    }
+  }
+
+  /** Returns a catalog for {@link #replace} and {@link #check}. */
+  public Entry entry(
+      String name, String kind, String className, Map options, List secrets, String problem) {
+    return new Entry(
+        name, kind, className, new HashMap(options), new HashSet(secrets), problem);
+  }
+
+  /** Returns why a catalog cannot be loaded, after its class if that is missing; or nothing. */
+  public String check(Entry entry) {
+    try {
+      build(entry.className, entry.name, entry.options);
+      return "";
+    } catch (Throwable failed) {
+      Throwable one = failed;
+      while (one != null && !(one instanceof ClassNotFoundException)) one = one.getCause();
+      boolean missing = one != null || failed instanceof NoClassDefFoundError;
+      return (missing ? "missing" : "failed") + FIELD + entry.reason(failed);
+    }
+  }
+
+  static CatalogPlugin build(String className, String name, Map options) throws Exception {
+    Class found = Class.forName(className, true, SparkSession.class.getClassLoader());
+    Object made = found.getDeclaredConstructor(new Class[0]).newInstance(new Object[0]);
+    if (!(made instanceof CatalogPlugin)) {
+      throw new IllegalArgumentException(className + " is no catalog of Spark");
+    }
+    CatalogPlugin catalog = (CatalogPlugin) made;
+    catalog.initialize(name, new CaseInsensitiveStringMap(options));
+    return catalog;
+  }
+
+  /** Replaces all catalogs; those whose definitions are the same stay loaded. */
+  public synchronized void replace(List all) {
+    Map before = entries;
+    Map after = new HashMap();
+    for (Object one : all) {
+      Entry entry = (Entry) one;
+      Entry known = (Entry) before.get(entry.name);
+      after.put(entry.name, entry.isSame(known) ? known : entry);
+    }
+    entries = after;
+    version++;
+  }
+
+  /** Returns whether a name is that of a catalog, in any case. */
+  public boolean has(String name) {
+    return find(name) != null;
+  }
+
+  /** Returns CATALOG or CONNECTION; null if there is none of this name. */
+  public String kind(String name) {
+    Entry found = find(name);
+    return found == null ? null : found.kind;
+  }
+
+  /** Returns UNUSED, READY or FAILED, and the reason; empty if there is none of this name. */
+  public String state(String name) {
+    Entry found = find(name);
+    return found == null ? "" : found.state();
+  }
+
+  private synchronized Entry find(String name) {
+    return (Entry) entries.get(name.toLowerCase(Locale.ROOT));
+  }
+
+  private synchronized List missing() {
+    List found = new ArrayList();
+    for (Object one : entries.values()) {
+      if (!((Entry) one).isReady()) found.add(one);
+    }
+    return found;
+  }
+
+  /** Loads a catalog for a session, which makes it the current one. */
+  public void use(SparkSession session, String name) {
+    Entry found = find(name);
+    if (found != null) load(found);
+    install(session, -1);
+  }
+
+  /**
+   * Loads the catalogs that a plan mentions, and gives a session the catalogs as they are now.
+   *
+   * @param installed the version that the session has, at first 0.
+   * @return the version that it has then.
+   */
+  public int install(SparkSession session, int installed, Object plan) {
+    List missing = missing();
+    if (!missing.isEmpty()) {
+      Set mentioned = new HashSet();
+      collect(plan, mentioned, new IdentityHashMap());
+      for (Object one : missing) {
+        if (mentioned.contains(((Entry) one).name)) load((Entry) one);
+      }
+    }
+    return install(session, installed);
+  }
+
+  private void load(Entry entry) {
+    // Other statements go on meanwhile: it may wait for another system.
+    if (!entry.load()) return;
+    synchronized (this) {
+      version++;
+    }
+  }
+
+  private synchronized int install(SparkSession session, int installed) {
+    if (installed == version) return version;
+    CatalogManager manager = session.sessionState().catalogManager();
+    try {
+      Method method = CatalogManager.class.getDeclaredMethod("catalogs", new Class[0]);
+      method.setAccessible(true);
+      scala.collection.mutable.HashMap known =
+          (scala.collection.mutable.HashMap) method.invoke(manager, new Object[0]);
+      synchronized (manager) {
+        for (Object name : given) {
+          if (entries.containsKey(name)) continue;
+          // Without its current catalog, a session could not even choose another one.
+          if (isCurrent(manager, name)) known.put(name, new Unavailable((String) name, GONE));
+          else known.remove(name);
+        }
+        for (Object one : entries.values()) {
+          Entry entry = (Entry) one;
+          CatalogPlugin catalog = entry.catalog();
+          if (catalog == null) known.remove(entry.name);
+          else known.put(entry.name, catalog);
+          given.add(entry.name);
+        }
+      }
+    } catch (Exception changed) {
+      throw new IllegalStateException("Spark keeps its catalogs elsewhere: " + changed);
+    }
+    return version;
+  }
+
+  private static boolean isCurrent(CatalogManager manager, Object name) throws Exception {
+    Method method = CatalogManager.class.getDeclaredMethod("_currentCatalogName", new Class[0]);
+    method.setAccessible(true);
+    scala.Option current = (scala.Option) method.invoke(manager, new Object[0]);
+    return current.isDefined() && current.get().equals(name);
+  }
+
+  /** Adds all texts in a plan, in lower case: the names in it, and more. */
+  private static void collect(Object value, Set found, IdentityHashMap seen) {
+    if (value instanceof String) found.add(((String) value).toLowerCase(Locale.ROOT));
+    else if (value instanceof scala.collection.Iterable) {
+      scala.collection.Iterator items = ((scala.collection.Iterable) value).iterator();
+      while (items.hasNext()) collect(items.next(), found, seen);
+    } else if (value instanceof scala.Product && !(value instanceof Table)
+        && !(value instanceof org.apache.spark.sql.sources.BaseRelation)) {
+      if (seen.put(value, "") != null) return;
+      scala.collection.Iterator parts = ((scala.Product) value).productIterator();
+      while (parts.hasNext()) collect(parts.next(), found, seen);
+    }
+  }
+
+  /** A catalog that could not be loaded, and says why when it is used. */
+  static class Unavailable implements TableCatalog, SupportsNamespaces, FunctionCatalog {
+    private final String name;
+    private final String reason;
+
+    Unavailable(String name, String reason) {
+      this.name = name;
+      this.reason = reason;
+    }
+
+    private RuntimeException failure() {
+      return new IllegalStateException(UNAVAILABLE + name + FIELD + reason);
+    }
+
+    public void initialize(String name, CaseInsensitiveStringMap options) {}
+
+    public String name() {
+      return name;
+    }
+
+    public Identifier[] listTables(String[] namespace) {
+      throw failure();
+    }
+
+    public Table loadTable(Identifier table) {
+      throw failure();
+    }
+
+    public Table alterTable(Identifier table, TableChange[] changes) {
+      throw failure();
+    }
+
+    public boolean dropTable(Identifier table) {
+      throw failure();
+    }
+
+    public void renameTable(Identifier before, Identifier after) {
+      throw failure();
+    }
+
+    public String[][] listNamespaces() {
+      throw failure();
+    }
+
+    public String[][] listNamespaces(String[] parent) {
+      throw failure();
+    }
+
+    public boolean namespaceExists(String[] namespace) {
+      throw failure();
+    }
+
+    public Map loadNamespaceMetadata(String[] namespace) {
+      throw failure();
+    }
+
+    public void createNamespace(String[] namespace, Map metadata) {
+      throw failure();
+    }
+
+    public void alterNamespace(String[] namespace, NamespaceChange[] changes) {
+      throw failure();
+    }
+
+    public boolean dropNamespace(String[] namespace, boolean cascade) {
+      throw failure();
+    }
+
+    public Identifier[] listFunctions(String[] namespace) {
+      throw failure();
+    }
+
+    public UnboundFunction loadFunction(Identifier function) {
+      throw failure();
+    }
+  }
+}

@@ -1,0 +1,1 @@
+"""Types of catalogs: which options they have, and which catalogs of Spark they become."""

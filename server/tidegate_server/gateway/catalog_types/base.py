@@ -1,0 +1,77 @@
+"""The interface of catalog types; packages offer further ones as entry points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+
+class OptionKind(Enum):
+    """How the text of an option is checked."""
+
+    TEXT = "text"
+    BOOLEAN = "true or false"
+    INTEGER = "a whole number"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogOption:
+    """An option of a type."""
+
+    name: str
+    """In lower case, compared without regard to case; ``s3.*`` means all keys that begin so."""
+    description: str
+    kind: OptionKind = OptionKind.TEXT
+    required: bool = False
+    secret: bool = False
+    """Whether its value must be ``${secret:name}``; so must that of any option with a name such as
+    password or token."""
+    values: tuple[str, ...] = ()
+    """The only values that it can have, if there are some."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkCatalog:
+    """A catalog as Spark loads it: a class that implements CatalogPlugin, with its options."""
+
+    class_name: str
+    options: Mapping[str, str]
+
+
+class CatalogType(Protocol):
+    """A type of catalogs; third-party ones are entry points of the group ``tidegate.catalogs``.
+
+    The entry point leads to an instance, or to a class without parameters.
+    """
+
+    @property
+    def name(self) -> str:
+        """What users write as the option ``type``, in lower case."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """One sentence on what such a catalog contains."""
+        ...
+
+    @property
+    def options(self) -> tuple[CatalogOption, ...]:
+        """All options besides ``type``; others are rejected."""
+        ...
+
+    @property
+    def install(self) -> str:
+        """What an administrator does if the class of the catalog is not on the class path."""
+        ...
+
+    def spark_catalog(self, options: Mapping[str, str]) -> SparkCatalog:
+        """Return what Spark loads.
+
+        :param options: as they were written, without ``type``; each is one of :attr:`options` and
+            has been checked. Secrets may still be references: values must be passed on as a whole,
+            or be placed within a longer text.
+        :raises ValueError: with the reason, if they do not fit together.
+        """
+        ...

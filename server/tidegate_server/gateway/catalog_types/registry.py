@@ -1,0 +1,73 @@
+"""Finds the types of catalogs: the built-in ones, and those of installed packages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Final, cast
+
+from tidegate_server.core.errors import Code, error
+from tidegate_server.gateway.catalog_types.base import CatalogType
+from tidegate_server.gateway.catalog_types.iceberg import IcebergType
+from tidegate_server.gateway.catalog_types.jdbc import JdbcType
+from tidegate_server.gateway.catalog_types.options import nearest
+from tidegate_server.gateway.catalog_types.paimon import PaimonType
+from tidegate_server.gateway.plugins import find_plugin
+
+GROUP: Final = "tidegate.catalogs"
+"""The entry-point group in which packages offer types of catalogs."""
+_BUILT_IN: Final[tuple[CatalogType, ...]] = (JdbcType(), IcebergType(), PaimonType())
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    "generic_in_memory": "Temporary views last as long as a session: CREATE TEMPORARY VIEW.",
+    "hive": "spark_catalog is that of a Hive Metastore: set its address as the setting "
+    "spark.hadoop.hive.metastore.uris of [engine.settings]. For Iceberg tables write "
+    "'type' = 'iceberg', 'catalog-type' = 'hive'.",
+    "tidegate": "The catalog of Tidegate's own tables exists already: spark_catalog.",
+}
+"""Types of Flink that have no meaning here, and what serves their purpose."""
+_METHODS = ("spark_catalog", "options")
+
+
+@cache
+def known_types() -> tuple[str, ...]:
+    """Return the names of all types."""
+    offered = {each.name for each in entry_points(group=GROUP)}
+    return tuple(sorted({each.name for each in _BUILT_IN} | offered))
+
+
+@cache
+def find_type(name: str) -> CatalogType | None:
+    """Return a type, the built-in one first; None if there is none of this name.
+
+    :raises ServerError: CATALOG_TYPE if a package offers it, but it cannot be loaded.
+    """
+    for each in _BUILT_IN:
+        if each.name == name:
+            return each
+    try:
+        found = find_plugin(name, GROUP) if ":" not in name else None
+        found = found() if isinstance(found, type) else found
+    except Exception as caught:
+        reason = f"the package that offers it cannot be loaded: {caught}"
+        raise error(Code.CATALOG_TYPE, type=name, reason=reason, hint="") from caught
+    if found is not None and not all(hasattr(found, method) for method in _METHODS):
+        reason = "the package that offers it does not implement CatalogType"
+        raise error(Code.CATALOG_TYPE, type=name, reason=reason, hint="")
+    return cast("CatalogType | None", found)
+
+
+def require_type(name: str, place: tuple[int, int] | None = None) -> CatalogType:
+    """Return a type.
+
+    :param place: line and column of the option that names it.
+    :raises ServerError: CATALOG_TYPE.
+    """
+    found = find_type(name.lower())
+    if found is not None:
+        return found
+    line, column = place or (None, None)
+    hint = _ELSEWHERE.get(name.lower()) or nearest(name, known_types())
+    raise error(
+        Code.CATALOG_TYPE, type=name, reason="it is not known", hint=hint, line=line, column=column
+    )
