@@ -11,9 +11,12 @@ from sqlglot.tokenizer_core import Token
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.sql import privileges
 from tidegate_server.core.sql.comments import spark_statement
-from tidegate_server.core.sql.connector_tables import connector_view, creates_connector_table
 from tidegate_server.core.sql.cursor import ONE_BY_ONE, Cursor, position, shorten
 from tidegate_server.core.sql.dialect import head, tokenize
+from tidegate_server.core.sql.external.connector_tables import (
+    connector_view,
+    creates_connector_table,
+)
 from tidegate_server.core.sql.facts import facts_of
 from tidegate_server.core.sql.grammar import (
     LONGEST,
