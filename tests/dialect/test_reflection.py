@@ -71,7 +71,11 @@ class FakeCursor:
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name not in ("schemas", "tables", "columns", "primary_keys"):
             raise AttributeError(name)
-        return lambda *arguments: self._take(name, name, *arguments)
+
+        def call(*arguments: Any, catalog: str | None = None) -> None:
+            self._take(name, name, *arguments, *([] if catalog is None else [catalog]))
+
+        return call
 
     def _take(self, key: str, *asked: Any) -> None:
         self._connection.asked.append(asked)
@@ -160,7 +164,15 @@ def test_materialized_tables_are_asked_for_by_their_type(
     dialect: Any = engine.dialect
     with engine.connect() as connection:
         dialect.get_materialized_table_names(connection, "cat.my_schema")
-    assert driver.asked[-1] == ("tables", r"my\_schema", "%", ["MATERIALIZED_TABLE"])
+    assert driver.asked[-1] == ("tables", r"my\_schema", "%", ["MATERIALIZED_TABLE"], "cat")
+
+
+def test_a_catalog_is_asked_for_by_its_name(engine: sa.Engine, driver: FakeConnection) -> None:
+    inspector = sa.inspect(engine)
+    inspector.get_schema_names(catalog="my_lake")
+    assert driver.asked[-1] == ("schemas", "my_lake")
+    inspector.get_table_names("my_lake.s")
+    assert driver.asked[-1] == ("tables", "s", "%", ["TABLE"], r"my\_lake")
 
 
 def test_a_name_with_a_wildcard_means_itself(engine: sa.Engine, driver: FakeConnection) -> None:

@@ -118,6 +118,8 @@ def test_whoever_only_reads_changes_nothing(server: Server, text: str) -> None:
         "CREATE TABLE lake.db.x (a INT) TBLPROPERTIES ('write.data.path' = '/tmp/elsewhere')",
         "CREATE TABLE bob.x (a INT) USING iceberg",
         "SELECT * FROM lake.db.`../../x`",
+        "SELECT * FROM lake.`..`.x",
+        "CREATE TABLE IDENTIFIER('lake.`..`.x') (a INT)",
         "SELECT * FROM lake.db.t WITH (`snapshot-id` = '1')",
         "ALTER CATALOG lake SET ('cache-enabled' = 'false')",
         "DROP CATALOG lake",
@@ -155,6 +157,7 @@ def test_the_current_catalog_completes_names(server: Server) -> None:
     assert "NOT_SUPPORTED" in refused(
         server, "bob", "USE lake.db", "CREATE MATERIALIZED TABLE m AS SELECT 1 AS x"
     )
+    assert "ACCESS_DENIED" in refused(server, "ann", *uses, "CREATE TABLE `..`.x (a INT)")
     for text in ("USE CATALOG lake", "USE lake.db", "SET CATALOG IDENTIFIER('lake')"):
         assert "USE CATALOG on catalog lake" in refused(server, "eve", text)
 

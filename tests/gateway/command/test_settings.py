@@ -140,7 +140,7 @@ def test_a_list_holds_what_the_user_may_see(guarded_world: Guarded) -> None:
     verbose = [(*row, "what it does", "1.0.0") for row in FREE]
     assert world.rows("SET -v") == [("execution.mode", "embedded", None, None), *verbose]
     # Forms of SET that only Spark can read have the same rows, if any.
-    assert world.rows("SET CATALOG x") == FREE
+    assert world.rows("SET CATALOG IDENTIFIER('x')") == FREE
 
 
 def test_an_administrator_sees_all_but_the_secrets(guarded_world: Guarded) -> None:

@@ -116,7 +116,7 @@ def test_sparks_settings_are_remembered_and_replayed_to_a_new_engine(world: Worl
     world.engine.requests.clear()
     world.execute("SELECT 1")
     assert world.engine.requests[0] == OpenSession(
-        session_id="s1", settings={"spark.sql.ansi.enabled": "false"}, schema="other"
+        session_id="s1", settings={"spark.sql.ansi.enabled": "false"}, schema="other", catalog="c"
     )
 
 

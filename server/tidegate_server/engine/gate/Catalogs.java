@@ -53,9 +53,8 @@ public class Catalogs {
     private final Map options;
     private final Set secrets;
     private final String problem;
-    private CatalogPlugin loaded;
-    private String failure;
-    private long failedAt;
+    /** What loading it led to; null before. Read without a lock: loading may take long. */
+    private volatile Loaded loaded;
 
     Entry(String name, String kind, String className, Map options, Set secrets, String problem) {
       this.name = name;
@@ -73,32 +72,35 @@ public class Catalogs {
 
     /** Loads it unless that was done, or failed a moment ago; returns whether it changed. */
     synchronized boolean load() {
-      if (isReady() || failure != null && System.currentTimeMillis() - failedAt < RETRY_MILLISECONDS) {
+      Loaded before = loaded;
+      long now = System.currentTimeMillis();
+      if (before != null && (before.failure == null || now - before.at < RETRY_MILLISECONDS)) {
         return false;
       }
       try {
         if (!problem.isEmpty()) throw new IllegalArgumentException(problem);
-        loaded = build(className, name, options);
-        failure = null;
+        loaded = new Loaded(build(className, name, options), null, now);
       } catch (Throwable failed) {
-        failure = reason(failed);
-        failedAt = System.currentTimeMillis();
-        loaded = new Unavailable(name, failure);
+        String failure = reason(failed);
+        loaded = new Loaded(new Unavailable(name, failure), failure, System.currentTimeMillis());
       }
       return true;
     }
 
-    synchronized boolean isReady() {
-      return loaded != null && failure == null;
+    boolean isReady() {
+      Loaded now = loaded;
+      return now != null && now.failure == null;
     }
 
-    synchronized CatalogPlugin catalog() {
-      return loaded;
+    CatalogPlugin catalog() {
+      Loaded now = loaded;
+      return now == null ? null : now.catalog;
     }
 
-    synchronized String state() {
-      if (failure != null) return "FAILED" + FIELD + failure;
-      return (loaded == null ? "UNUSED" : "READY") + FIELD;
+    String state() {
+      Loaded now = loaded;
+      if (now == null) return "UNUSED" + FIELD;
+      return now.failure == null ? "READY" + FIELD : "FAILED" + FIELD + now.failure;
     }
 
     /** Returns what an exception and its causes say, without secrets. */
@@ -119,6 +121,19 @@ public class Catalogs {
         if (!((String) secret).isEmpty()) all = all.replace((String) secret, "*****");
       }
       return all;
+    }
+  }
+
+  /** A catalog that was loaded, or what stands for one that failed. */
+  static class Loaded {
+    final CatalogPlugin catalog;
+    final String failure;
+    final long at;
+
+    Loaded(CatalogPlugin catalog, String failure, long at) {
+      this.catalog = catalog;
+      this.failure = failure;
+      this.at = at;
     }
   }
 

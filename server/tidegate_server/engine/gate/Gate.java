@@ -736,19 +736,29 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
     /** Adds the use of the catalog that a name in a parsed node is in; false for the session's. */
     private boolean catalogOf(scala.collection.immutable.Seq parts, int least) {
-      boolean named = parts.size() >= least && catalog("USE", parts.head().toString(), "");
-      if (!named) {
-        // It is asked for names without a catalog.
-        catalog("USE", session.sessionState().catalogManager().currentCatalog().name(), "");
-        return false;
+      boolean named = parts.size() >= least && catalogs.has(parts.head().toString());
+      // The current catalog is asked for names without one.
+      String name = named ? parts.head().toString()
+          : session.sessionState().catalogManager().currentCatalog().name();
+      if (catalog("USE", name, "")) {
+        scala.collection.Iterator all = parts.iterator();
+        while (all.hasNext()) inside(name, all.next().toString());
       }
-      scala.collection.Iterator all = parts.iterator();
-      while (all.hasNext()) {
-        // Such a name may lead out of the directory of an Iceberg catalog.
-        String part = all.next().toString();
-        if (part.indexOf('/') >= 0) feature("administrators", "the name " + part);
+      return named;
+    }
+
+    /** Refuses a part of a name that may lead out of the directory of a catalog. */
+    private void inside(String catalog, String part) {
+      boolean leads = part.indexOf('/') >= 0 || part.equals(".") || part.equals("..");
+      if (leads && "CATALOG".equals(catalogs.kind(catalog))) {
+        feature("administrators", "the name " + part);
       }
-      return true;
+    }
+
+    private void inside(String catalog, Identifier name) {
+      String[] parts = name.namespace();
+      for (int i = 0; i < parts.length; i++) inside(catalog, parts[i]);
+      inside(catalog, name.name());
     }
 
     /** Adds the path or the catalog in the name of a parsed node. */
@@ -844,7 +854,10 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         Identifier name = (Identifier) node.identifier().get();
         String catalog = ((org.apache.spark.sql.connector.catalog.CatalogPlugin)
             node.catalog().get()).name();
-        if (catalog(act, catalog, via)) return;
+        if (catalog(act, catalog, via)) {
+          inside(catalog, name);
+          return;
+        }
         object(act, "TABLE", catalog, namespace(name), name.name(), owner(node.table()), via, "");
       } else {
         source(node.table().getClass().getName());
@@ -1009,7 +1022,9 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         if (found.table() instanceof DeltaTableV2) table((DeltaTableV2) found.table(), act, via);
         else if (found.table() instanceof V1Table) {
           catalogTable(((V1Table) found.table()).catalogTable(), act, via);
-        } else if (!catalog(act, found.catalog().name(), via)) {
+        } else if (catalog(act, found.catalog().name(), via)) {
+          inside(found.catalog().name(), found.identifier());
+        } else {
           object(act, "TABLE", found.catalog().name(), namespace(found.identifier()),
               found.identifier().name(), owner(found.table()), via, "");
         }
@@ -1020,7 +1035,10 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         seen.put(value, "");
         ResolvedIdentifier found = (ResolvedIdentifier) value;
         String schema = namespace(found.identifier());
-        if (catalog(act, found.catalog().name(), via)) return;
+        if (catalog(act, found.catalog().name(), via)) {
+          inside(found.catalog().name(), found.identifier());
+          return;
+        }
         if (found.identifier().name().indexOf('/') >= 0) {
           path("CREATE", new Path(found.identifier().name()), via);
         } else if (kind.equals("FUNCTION")) {

@@ -8,7 +8,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -16,7 +16,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import Code, error
-from tidegate_server.core.model.names import quote_identifier
+from tidegate_server.core.model.names import (
+    DEFAULT_CATALOG,
+    DEFAULT_SCHEMA,
+    quote_identifier,
+)
 from tidegate_server.engine.session.dormant import (
     DormantSession,
     capture_session,
@@ -203,6 +207,8 @@ class Sessions:
             before, known.asleep = known.asleep, None
             if before is not None:
                 self._load_catalog(child.spark, before.catalog)
+                if not child.has_catalog(before.catalog):  # it was dropped meanwhile
+                    before = replace(before, catalog=DEFAULT_CATALOG, namespace=(DEFAULT_SCHEMA,))
                 restore_session(child.spark, before)
             return child
 
