@@ -20,16 +20,18 @@ _ROOM = "-XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=300m"
 otherwise, Spark's code has no room: Java discards code and compiles it again, a quarter of all
 work."""
 
-SHORT_LIVED = {
-    "spark.driver.extraJavaOptions": "-Ddelta.log.cacheSize=20"
-    + ("" if FULL else f" {COMPILE_ONCE} {_ROOM}")
-}
-"""Options for a Spark that lives for minutes: to optimize code takes a quarter of the processors,
-more than it gains; in a full run, which takes hours, it is worth it. And Delta remembers few
-tables, of which each test makes some of its own."""
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
-BRIEF = {**SMALL, **SHORT_LIVED}
-"""Options for a Spark of tests: little data, for minutes."""
+SHORT_LIVED = {} if FULL else {_JAVA_OPTIONS: f"{COMPILE_ONCE} {_ROOM}"}
+"""Options for a Spark that lives for minutes: to optimize code takes a quarter of the processors,
+more than it gains. In a full run, which takes hours, it is worth it."""
+
+BRIEF = {
+    **SMALL,
+    _JAVA_OPTIONS: " ".join([*SHORT_LIVED.values(), "-Ddelta.log.cacheSize=20"]),
+}
+"""Options for a Spark with the tables of tests, of which Delta remembers few: each test makes some
+of its own."""
 
 IN_MEMORY = {
     "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:tests;create=true",
