@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from tests.support.spark_settings import BRIEF, IN_MEMORY, WITHOUT_FORKS
+from tests.support.spark_settings import BRIEF, IN_MEMORY, LONG_LIVED, WITHOUT_FORKS
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Answer, Executed, Failure, Progress, TableList
 from tidegate_server.core.messages.encoding import decode_answer, encode_request, encode_ticket
@@ -181,7 +181,7 @@ def start_engine() -> Iterator[Callable[..., EngineProcess]]:
 @pytest.fixture(scope="session")
 def engine(start_engine: Callable[..., EngineProcess]) -> EngineProcess:
     """The engine that all tests share."""
-    return start_engine()
+    return start_engine(settings={**LONG_LIVED, **IN_MEMORY, **WITHOUT_FORKS})
 
 
 @pytest.fixture
