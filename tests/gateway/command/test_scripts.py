@@ -12,7 +12,6 @@ from tests.gateway.command.fakes import Column, Schema, World, analysis
 from tidegate.cli.split import split
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Analysis
-from tidegate_server.core.messages.requests import Execute
 from tidegate_server.core.model.table import RefreshMode
 from tidegate_server.core.sql.parse import parse
 from tidegate_server.core.sql.statements import SparkStatement
@@ -90,23 +89,3 @@ def test_what_flink_calls_invalid_is_refused(world: World, freshness: str, code:
             "AS SELECT * FROM t1"
         )
     assert caught.value.code == code
-
-
-@pytest.mark.parametrize(
-    ("text", "advised"),
-    [
-        ("CREATE TEMPORARY TABLE k (a INT) WITH (\n 'connector' = 'kafka', 'topic' = 't')", True),
-        ("create table k (a INT) with ('topic' = 't', 'connector'='filesystem')", True),
-        ("CREATE TABLE k (a INT) AS ('connectors' = 'x')", False),
-        ("SELECT 'CREATE TABLE' WITH 'connector' = 1", False),
-    ],
-)
-def test_a_table_of_flink_s_with_a_connector_is_told_what_to_write(
-    world: World, text: str, advised: bool
-) -> None:
-    world.engine.failures[Execute] = ServerError(
-        code="PARSE_SYNTAX_ERROR", sqlstate="42601", message="Syntax error at or near 'WITH'."
-    )
-    with pytest.raises(ServerError) as caught:
-        world.execute(text)
-    assert ("STREAM read_kafka" in caught.value.hint) is advised

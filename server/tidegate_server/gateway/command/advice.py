@@ -7,17 +7,9 @@ import re
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.dialects import SqlDialect
 
-_CONNECTOR = re.compile(
-    r"\s*CREATE\s+(TEMPORARY\s+)?TABLE\b.*?'connector'\s*=", re.IGNORECASE | re.DOTALL
-)
-_CONNECTORS = (
-    "Tables with a connector are Flink's. What arrives in files or in Kafka comes in by "
-    "CREATE MATERIALIZED TABLE name AS SELECT * FROM STREAM read_files('/place', format "
-    "=> 'json') or STREAM read_kafka(...); other tables are made by CREATE TABLE ... USING."
-)
-_SYNTAX = "PARSE_SYNTAX_ERROR"
 _UNREAD = frozenset(
-    {_SYNTAX, "UNRESOLVED_ROUTINE", "UNRESOLVABLE_TABLE_VALUED_FUNCTION", "UNSUPPORTED_DATATYPE"}
+    {"PARSE_SYNTAX_ERROR", "UNRESOLVABLE_TABLE_VALUED_FUNCTION", "UNRESOLVED_ROUTINE"}
+    | {"UNSUPPORTED_DATATYPE"}
 )
 _FLINKS = re.compile(
     r"\bDESCRIPTOR\s*\(|\b(TUMBLE|HOP|CUMULATE|SESSION)(_START|_END|_ROWTIME)?\s*\("
@@ -35,12 +27,6 @@ def advise(problem: ServerError, text: str, dialect: SqlDialect) -> None:
 
     :param text: the statement.
     """
-    if problem.code == _SYNTAX and _CONNECTOR.match(text):
-        problem.hint = _CONNECTORS
-    elif (
-        dialect is SqlDialect.SPARK
-        and problem.code in _UNREAD
-        and not problem.hint
-        and _FLINKS.search(text)
-    ):
+    could_be = dialect is SqlDialect.SPARK and problem.code in _UNREAD and not problem.hint
+    if could_be and _FLINKS.search(text):
         problem.hint = _DIALECT
