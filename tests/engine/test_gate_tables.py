@@ -68,7 +68,7 @@ def test_a_command_does_something_to_the_objects_in_its_fields(
 def test_an_act_may_depend_on_another_field() -> None:
     replacing = Condition("replace", present=True)
     assert tables.command_rows()[f"{_COMMAND}.CreateViewCommand"]["name"] == (
-        Act(action=Action.CREATE),
+        Act(action=Action.CREATE, kind=Kind.VIEW),
         Act(action=Action.OWN, condition=replacing),
     )
     insert = "org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand"
