@@ -17,8 +17,10 @@ from tidegate_server.core.messages.requests import InspectMemory
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
 JAVA = "spark.driver.extraJavaOptions"
-LITTLE = {JAVA: f"{BRIEF[JAVA]} -XX:MaxDirectMemorySize=16m -Dio.netty.maxDirectMemory=268435456"}
+LITTLE = {JAVA: "-XX:MaxDirectMemorySize=16m -Dio.netty.maxDirectMemory=268435456"}
 """Little for everybody but Arrow, which takes its memory past the JVM's account."""
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+"""For millions of rows."""
 ROWS = 3_000_000
 LARGE = (
     "CREATE TABLE large USING delta AS SELECT /*+ COALESCE(1) */ "
@@ -29,7 +31,7 @@ READ = "SELECT count(*), sum(id), min(a) >= 0, min(b) >= 0, min(c) >= 0 FROM lar
 
 
 def settings(**more: str) -> dict[str, str]:
-    return {**BRIEF, **IN_MEMORY, **LITTLE, **more}
+    return {**BRIEF, **IN_MEMORY, **LITTLE, **COMPILED, **more}
 
 
 def test_reading_large_row_groups_needs_little_direct_memory(
