@@ -125,19 +125,20 @@ def test_first_rows_follow_only_from_a_record(session: Session, sources: str) ->
     assert plan.reason_code == "OPERATOR_NOT_INCREMENTALIZABLE"
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT k FROM t ORDER BY n LIMIT 2",
-        "SELECT k, n FROM t LIMIT 2",
-        "SELECT * FROM (SELECT k, n FROM t ORDER BY n LIMIT 2) WHERE k > 'a'",
-        "SELECT n % 7 AS n FROM (SELECT k, n FROM t ORDER BY n LIMIT 2)",
-        "SELECT k, n FROM t ORDER BY n LIMIT 2 OFFSET 1",
-        "SELECT k, n FROM t ORDER BY n LIMIT 20000",
-        "SELECT k, count(*) AS c FROM (SELECT k, n FROM t ORDER BY n LIMIT 2) GROUP BY k",
-    ],
+OTHER_LIMITS = (
+    "SELECT k FROM t ORDER BY n LIMIT 2",
+    "SELECT k, n FROM t LIMIT 2",
+    "SELECT * FROM (SELECT k, n FROM t ORDER BY n LIMIT 2) WHERE k > 'a'",
+    "SELECT n % 7 AS n FROM (SELECT k, n FROM t ORDER BY n LIMIT 2)",
+    "SELECT k, n FROM t ORDER BY n LIMIT 2 OFFSET 1",
+    "SELECT k, n FROM t ORDER BY n LIMIT 20000",
+    "SELECT k, count(*) AS c FROM (SELECT k, n FROM t ORDER BY n LIMIT 2) GROUP BY k",
 )
-def test_other_limits_are_computed(session: Session, sources: str, query: str) -> None:
-    mt = Maintained(session, sources, query)
+
+
+def test_other_limits_are_computed(session: Session, sources: str) -> None:
+    tables = [Maintained(session, sources, query) for query in OTHER_LIMITS]
     session.execute("INSERT INTO t VALUES (10, 'x', 100, 1)")
-    assert mt.explain().reason_code == "OPERATOR_NOT_INCREMENTALIZABLE"
+    for mt in tables:
+        told = mt.query, mt.explain().reason_code
+        assert told == (mt.query, "OPERATOR_NOT_INCREMENTALIZABLE")
