@@ -56,7 +56,7 @@ def _wanted_by_the_page() -> list[str]:
 class Project:
     """A dbt project with a seed ``orders`` and the model ``daily``."""
 
-    def __init__(self, dbt: Path, folder: Path, server: Server) -> None:
+    def __init__(self, dbt: Path, folder: Path, server: Server, user: str) -> None:
         self._dbt = dbt
         self._folder = folder
         self.schema = f"dbt_{uuid.uuid4().hex[:8]}"
@@ -67,7 +67,7 @@ class Project:
             "port": server.port,
             "schema": self.schema,
             "threads": 1,
-            "user": "dbt",
+            "user": user,
         }
         profiles = {"shop": {"target": "dev", "outputs": {"dev": outputs}}}
         self.write("profiles.yml", json.dumps(profiles))
@@ -112,11 +112,14 @@ class Project:
 
 
 @pytest.fixture
-def project(dbt: Path, guarded_server: Server, tmp_path: Path) -> Iterator[Project]:
-    """A project in a new schema."""
-    project = Project(dbt, tmp_path / "shop", guarded_server)
+def project(
+    request: pytest.FixtureRequest, dbt: Path, guarded_server: Server, tmp_path: Path
+) -> Iterator[Project]:
+    """A project in a new schema, of the user that is its parameter."""
+    user = getattr(request, "param", "dbt")
+    project = Project(dbt, tmp_path / "shop", guarded_server, user)
     yield project
-    with closing(guarded_server.connect(user="dbt")) as connection, connection.cursor() as cursor:
+    with closing(guarded_server.connect(user=user)) as connection, connection.cursor() as cursor:
         last_rows(
             cursor,
             f"DROP MATERIALIZED TABLE IF EXISTS {project.schema}.daily",
@@ -183,10 +186,11 @@ KEYED = (
 )
 
 
+@pytest.mark.parametrize("project", ["root"], indirect=True)  # others set no EXECUTE AS
 def test_key_docs_user_and_immutable_rows_are_as_the_model_says(
     project: Project, guarded_server: Server
 ) -> None:
-    with closing(guarded_server.connect(user="dbt")) as connection, connection.cursor() as cursor:
+    with closing(guarded_server.connect(user="root")) as connection, connection.cursor() as cursor:
         table = f"{project.schema}.daily"
         config = {
             "primary_key": "ds",
@@ -197,6 +201,7 @@ def test_key_docs_user_and_immutable_rows_are_as_the_model_says(
         project.model(KEYED, **config)
         project.write("models/daily.yml", SCHEMA_FILE.format("how many"))
         project.run("seed")
+        cursor.execute(f"GRANT SELECT ON SCHEMA {project.schema} TO USER `e'tl`")
         project.run("run")
         facts = {row[0]: row[1:] for row in last_rows(cursor, f"DESCRIBE EXTENDED {table}")}
         assert facts["ds"] == ("date", "day \\ of the orders")
