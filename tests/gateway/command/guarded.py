@@ -73,6 +73,17 @@ def grant(name: str, privilege: Privilege, on: GrantObject) -> Grant:
     )
 
 
+def run_as(world: Guarded, user: str, *statements: str) -> None:
+    world.be(user)
+    for each in statements:
+        world.execute(each)
+
+
+def outcome_as(world: Guarded, user: str, statement: str) -> str:
+    world.be(user)
+    return world.outcome(statement)
+
+
 def selecting(name: TableName) -> Surveyed:
     """Return what a query accesses that reads one table."""
     access = Access(

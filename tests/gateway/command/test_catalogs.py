@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.contract.examples import table as example
-from tests.gateway.command.guarded import LOGINS, Guarded
+from tests.gateway.command.guarded import LOGINS, Guarded, outcome_as, run_as
 from tidegate_server.core.config import AuthorizationSection, Config
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import CatalogInspected, Surveyed
@@ -35,17 +35,6 @@ def world(guarded_world: Guarded) -> Guarded:
     guarded_world.config = Config(authorization=ADMINISTRATOR, secrets=SECRETS)
     run_as(guarded_world, "root", CREATE)
     return guarded_world
-
-
-def run_as(world: Guarded, user: str, *statements: str) -> None:
-    world.be(user)
-    for each in statements:
-        world.execute(each)
-
-
-def outcome_as(world: Guarded, user: str, statement: str) -> str:
-    world.be(user)
-    return world.outcome(statement)
 
 
 def failure_of(world: Guarded, statement: str) -> ServerError:

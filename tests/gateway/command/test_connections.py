@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gateway.command.guarded import LOGINS, Guarded
+from tests.gateway.command.guarded import LOGINS, Guarded, outcome_as, run_as
 from tidegate_server.core.config import AuthorizationSection, Config
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import Surveyed
@@ -26,17 +26,6 @@ def world(guarded_world: Guarded) -> Guarded:
     guarded_world.config = Config(authorization=ADMINISTRATOR, secrets={"crm": "hush"})
     run_as(guarded_world, "root", CREATE)
     return guarded_world
-
-
-def run_as(world: Guarded, user: str, *statements: str) -> None:
-    world.be(user)
-    for each in statements:
-        world.execute(each)
-
-
-def outcome_as(world: Guarded, user: str, statement: str) -> str:
-    world.be(user)
-    return world.outcome(statement)
 
 
 def using(world: Guarded, act: Act, user: str = "bob", name: str = "crm") -> str:

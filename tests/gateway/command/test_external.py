@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gateway.command.guarded import Guarded
+from tests.gateway.command.guarded import Guarded, run_as
 from tidegate_server.core.config import AuthorizationSection, Config
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Surveyed
@@ -19,12 +19,6 @@ def world(guarded_world: Guarded) -> Guarded:
     """A world with the external location ``landing`` of root."""
     run_as(guarded_world, "root", CREATE)
     return guarded_world
-
-
-def run_as(world: Guarded, user: str, *statements: str) -> None:
-    world.be(user)
-    for each in statements:
-        world.execute(each)
 
 
 def rows_as(world: Guarded, user: str, statement: str) -> list[tuple[object, ...]]:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.gateway.command.fake_storage import Stored
 from tests.gateway.command.fakes import T1
-from tests.gateway.command.guarded import Guarded, admit, selecting
+from tests.gateway.command.guarded import Guarded, admit, outcome_as, run_as, selecting
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import Execute, SetObjectOwner
@@ -37,17 +37,6 @@ def world(guarded_world: Guarded) -> Guarded:
 
 def granted(world: Guarded) -> set[Grant]:
     return set(world.privileges.all()) - set(INITIAL_GRANTS)
-
-
-def run_as(world: Guarded, user: str, *statements: str) -> None:
-    world.be(user)
-    for each in statements:
-        world.execute(each)
-
-
-def outcome_as(world: Guarded, user: str, statement: str) -> str:
-    world.be(user)
-    return world.outcome(statement)
 
 
 def message_of(world: Guarded, statement: str) -> str:
