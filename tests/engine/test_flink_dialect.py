@@ -28,8 +28,11 @@ ZONE = "America/New_York"
 SUFFIX = ", 'DAY')"
 
 
-def _time(*parts: int) -> datetime:
-    return datetime(*parts)  # type: ignore[arg-type]  # noqa: DTZ001
+def _time(
+    year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: int = 0, micro: int = 0
+) -> datetime:
+    """Return a local time: TIMESTAMP has no zone."""
+    return datetime(year, month, day, hour, minute, second, micro)  # noqa: DTZ001
 
 
 NUMBERS: dict[str, object] = {

@@ -31,7 +31,7 @@ QUERIES = {
     "unnest": "SELECT k, x FROM e CROSS JOIN UNNEST(a) AS u(x)",
 }
 EACH = list(QUERIES) if FULL else list(QUERIES)[:4]
-"""A quick run tries half of the queries, of which each takes some ten seconds."""
+"""A quick run tries half of the queries: each takes about ten seconds."""
 
 
 @pytest.mark.parametrize("name", EACH)

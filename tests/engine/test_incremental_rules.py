@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 Make = Callable[..., Maintained]
 
 EACH = 1 if FULL else 5
-"""A quick run tries every third query, of which each takes some ten seconds; the first of each
+"""A quick run tries every fifth query, which takes about ten seconds each; the first of each
 family is among them."""
 
 

@@ -28,7 +28,7 @@ OPTIMIZED_LATE = {
 its defaults, made for processes that live for days."""
 
 _FEW_TABLES = "-Ddelta.log.cacheSize=20"
-"""Delta remembers few tables, of which each test makes some of its own."""
+"""Delta caches few tables, because each test creates new ones."""
 
 LONG_LIVED = {**SMALL, _JAVA_OPTIONS: f"{OPTIMIZED_LATE[_JAVA_OPTIONS]} {_FEW_TABLES}"}
 """Options for a Spark that hundreds of tests share."""

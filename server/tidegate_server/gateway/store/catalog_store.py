@@ -77,7 +77,8 @@ class CatalogFiles:
     """One YAML file for each catalog, as Flink's FileCatalogStore writes and reads them.
 
     The files contain the options alone. Owners and comments, for which Flink has no place, are in
-    the database; what has been created by others belongs to nobody. Files may change at any time.
+    the database; a catalog whose file another program created is unowned. Files may change at any
+    time.
     """
 
     def __init__(self, folder: Path, database: ExternalObjects, new_id: Callable[[], str]) -> None:

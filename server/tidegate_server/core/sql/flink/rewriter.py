@@ -366,7 +366,7 @@ class Rewriter:
     def _postfix(
         self, items: Sequence[Item], at: int, parts: Parts, after: int
     ) -> tuple[Parts, int]:
-        """Translate element access, of which Flink counts from one, and field access."""
+        """Translate access to elements, which Flink counts from one, and to fields."""
         while after < len(items):
             item = items[after]
             if item.opens("["):
