@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Mapping
-from typing import Final
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import CatalogDefinition, PutCatalogs
-from tidegate_server.core.model.external import ExternalObject, secret_reference
+from tidegate_server.core.model.external import SECRET_REFERENCE, ExternalObject, secret_reference
 from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.gateway.catalog_types import jdbc
 from tidegate_server.gateway.catalog_types.options import TYPE, is_secret
 from tidegate_server.gateway.catalog_types.registry import require_type
 from tidegate_server.gateway.link.client import Engine
-
-_REFERENCE: Final = re.compile(r"\$\{secret:([^{}]+)\}")
 
 
 class SentCatalogs:
@@ -119,8 +115,8 @@ def invalid_catalog(
 
 
 def _resolve(value: str, catalog: ExternalObject, secrets: Mapping[str, str]) -> str:
-    for name in _REFERENCE.findall(value):
+    for name in SECRET_REFERENCE.findall(value):
         if name not in secrets:
             hint = f"Write {name} = {{ file = '...' }} into [secrets] of the configuration."
             raise invalid_catalog(catalog, f"there is no secret {name}", hint)
-    return _REFERENCE.sub(lambda found: secrets[found[1]], value)
+    return SECRET_REFERENCE.sub(lambda found: secrets[found[1]], value)

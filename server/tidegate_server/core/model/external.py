@@ -16,12 +16,13 @@ PLACE: Final = "place"
 """The option with the directory that this path was when it was set, as the file system says."""
 
 
-_SECRET: Final = re.compile(r"\$\{secret:([^{}]+)\}")
+SECRET_REFERENCE: Final = re.compile(r"\$\{secret:([^{}]+)\}")
+"""A reference to a secret of the configuration, within the value of an option."""
 
 
 def secret_name(value: str) -> str | None:
     """Return the name in the value ``${secret:name}`` of an option; None for other values."""
-    found = _SECRET.fullmatch(value)
+    found = SECRET_REFERENCE.fullmatch(value)
     return None if found is None else found[1]
 
 

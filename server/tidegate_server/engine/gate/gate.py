@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -20,7 +19,7 @@ from pyspark.sql import SparkSession
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.access import Access, Act, Admission, Features, ObjectKind
 from tidegate_server.engine.gate import tables
-from tidegate_server.engine.storage.jvm import compiled_instance, java, scala_object
+from tidegate_server.engine.storage.jvm import compiled_instance, java, java_source, scala_object
 
 _FIELD = "\x1f"
 _RECORD = "\x1e"
@@ -279,6 +278,10 @@ def _gate(spark: SparkSession) -> Any:
     return compiled_instance(spark, "tidegate.Gate", _source("Gate"), uses=catalogs)
 
 
+def _source(name: str) -> str:
+    return java_source(__package__, name)
+
+
 def places(spark: SparkSession) -> Any:
     """Return what finds out where files are (``Places.java``)."""
     return compiled_instance(spark, "tidegate.Places", _source("Places"))
@@ -287,11 +290,6 @@ def places(spark: SparkSession) -> Any:
 def catalogs(spark: SparkSession) -> Any:
     """Return the catalogs and connections of all sessions (``Catalogs.java``)."""
     return _gate(spark).catalogs()
-
-
-@cache
-def _source(name: str) -> str:
-    return files(__package__).joinpath(f"{name}.java").read_text("utf-8")
 
 
 def _encode(access: Access) -> str:

@@ -6,12 +6,11 @@ They are built-in functions: a temporary one could not be used in views.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.resources import files
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from tidegate_server.engine.storage.jvm import compiled_instance, java, scala_object
+from tidegate_server.engine.storage.jvm import compiled_instance, java, java_source, scala_object
 
 FUNCTIONS: Final[Mapping[str, tuple[int, int, str]]] = {
     "flink_avg": (2, 2, "(sum, count) - the average with the type of Flink's AVG"),
@@ -38,7 +37,7 @@ FUNCTIONS: Final[Mapping[str, tuple[int, int, str]]] = {
 
 def install_flink_functions(spark: SparkSession) -> None:
     """Make the functions known to all sessions that are created from now on."""
-    source = files(__package__).joinpath("FlinkFunctions.java").read_text("utf-8")
+    source = java_source(__package__, "FlinkFunctions")
     functions = compiled_instance(spark, "tidegate.FlinkFunctions", source)
     jvm = java(spark)
     builtin = scala_object(jvm, "org.apache.spark.sql.catalyst.analysis.FunctionRegistry").builtin()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -15,7 +14,7 @@ from pyspark.sql import SparkSession
 from tidegate_server.core.errors import ServerError
 from tidegate_server.engine.query.references import parse_statement
 from tidegate_server.engine.statement.execute_immediate import statement_of
-from tidegate_server.engine.storage.jvm import compiled_instance, items, kind
+from tidegate_server.engine.storage.jvm import compiled_instance, items, java_source, kind
 
 logger = logging.getLogger(__name__)
 
@@ -36,12 +35,9 @@ class Analyzed:
 
 def analyzed_statements(spark: SparkSession, script: Any) -> Iterator[Analyzed]:
     """Yield the statements of a parsed script in order; of EXECUTE IMMEDIATE the inner one."""
-    java = compiled_instance(spark, "tidegate.ScriptScopes", _source())
+    source = java_source(__package__, "ScriptScopes")
+    java = compiled_instance(spark, "tidegate.ScriptScopes", source)
     yield from _Scopes(spark, java, java.begin()).walk(script)
-
-
-def _source() -> str:
-    return files(__package__).joinpath("ScriptScopes.java").read_text("utf-8")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from py4j.java_gateway import JavaClass, JavaMember, JavaPackage
@@ -83,6 +84,12 @@ def scala_object(jvm: Any, owner: str, name: str = "") -> Any:
     for part in package:
         place = getattr(place, part)
     return getattr(getattr(place, f"{last}${name}$" if name else f"{last}$"), "MODULE$")
+
+
+@cache
+def java_source(package: str, name: str) -> str:
+    """Return the source of a Java class that is beside the modules of a package."""
+    return files(package).joinpath(f"{name}.java").read_text("utf-8")
 
 
 _instances: dict[str, Any] = {}
