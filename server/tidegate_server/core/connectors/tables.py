@@ -84,8 +84,16 @@ class UnknownConnectorError(Exception):
         super().__init__(f"connector '{connector}'")
 
 
-def properties(table: ConnectorTable) -> dict[str, str]:
-    """Return the properties of the view.
+@dataclass(frozen=True, slots=True)
+class ConnectorView:
+    """The view that a table of a connector is."""
+
+    query: str
+    properties: Mapping[str, str]
+
+
+def view_of(table: ConnectorTable) -> ConnectorView:
+    """Return the view of a table.
 
     :raises OptionError: for invalid options.
     :raises UnknownConnectorError: if the connector is another one.
@@ -96,17 +104,7 @@ def properties(table: ConnectorTable) -> dict[str, str]:
         found[ROWS_PROPERTY] = str(source.rows)
     if table.primary_key:
         found[KEY_PROPERTY] = ", ".join(table.primary_key)
-    return found
-
-
-def view_query(table: ConnectorTable) -> str:
-    """Return the query of the view.
-
-    :raises OptionError: for invalid options.
-    :raises UnknownConnectorError: if the connector is another one.
-    """
-    source = _Source.of(table)
-    return source.query(_numbers(source.rows))
+    return ConnectorView(source.query(_numbers(source.rows)), found)
 
 
 def stream_query(text: str, given: Mapping[str, str]) -> str | None:

@@ -63,16 +63,13 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
     """
     spark = child.spark
     query_text = text.strip().rstrip(";").rstrip()
-    stream = find_stream(query_text)
-    if stream is None:
-        with child.lock:
-            query_text = expand_connectors(spark, query_text)
-        stream = find_stream(query_text)
-    if stream is not None:
-        with child.lock:
-            return _analyze_stream(spark, query_text, with_columns(spark, stream), format)
     with child.lock:
+        if (stream := find_stream(query_text)) is not None:
+            return _analyze_stream(spark, query_text, with_columns(spark, stream), format)
         query = parse_query(spark, query_text)
+        ingested = expand_connectors(spark, query)
+        if (stream := find_stream(ingested)) is not None:
+            return _analyze_stream(spark, ingested, with_columns(spark, stream), format)
         frame = spark.sql(query_text)
         plan = analyzed_plan(frame)
         schema = result_schema(frame)

@@ -16,7 +16,7 @@ from tidegate_server.core.model.names import qualify, quote_identifier
 from tidegate_server.core.sql.clauses import table_name
 from tidegate_server.core.sql.cursor import Cursor
 from tidegate_server.core.sql.dialect import readable
-from tidegate_server.engine.query.references import Reference, parse_query, rewrite
+from tidegate_server.engine.query.references import ParsedQuery, Reference, rewrite
 from tidegate_server.engine.query.resolution import current_place, is_temporary_view
 from tidegate_server.engine.storage.entries import entry_of
 from tidegate_server.engine.storage.jvm import items
@@ -24,22 +24,18 @@ from tidegate_server.engine.storage.jvm import items
 _DROP = re.compile(r"\bDROP\s+TABLE\b", re.IGNORECASE)
 
 
-def expand_connectors(spark: SparkSession, text: str) -> str:
-    """Return a query with each table of a connector replaced by the query over its stream.
-
-    :raises pyspark.errors.ParseException: if it is not a single query.
-    """
-    parsed = parse_query(spark, text)
+def expand_connectors(spark: SparkSession, parsed: ParsedQuery) -> str:
+    """Return a query with each table of a connector replaced by the query over its stream."""
     streams = {
         reference.parts: _stream_of(spark, reference.parts) for reference in parsed.references
     }
     if not any(streams.values()):
-        return text
+        return parsed.text
 
     def replacement(reference: Reference) -> str:
         stream = streams[reference.parts]
         if stream is None:
-            return text[reference.start : reference.end]
+            return parsed.text[reference.start : reference.end]
         alias = "" if reference.aliased else f" AS {quote_identifier(reference.parts[-1])}"
         return f"({stream}){alias}"
 

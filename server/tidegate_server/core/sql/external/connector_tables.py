@@ -12,8 +12,7 @@ from tidegate_server.core.connectors.tables import (
     ConnectorColumn,
     ConnectorTable,
     UnknownConnectorError,
-    properties,
-    view_query,
+    view_of,
 )
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.names import quote_identifier, quote_literal
@@ -77,9 +76,7 @@ def connector_view(text: str, tokens: Sequence[Token]) -> str:
     words += [".".join(map(quote_identifier, name)), f"({', '.join(map(_column, table.columns))})"]
     words += [f"COMMENT {quote_literal(comment)}"] if comment is not None else []
     try:
-        if not temporary:  # Spark keeps no properties of temporary views
-            words.append(f"TBLPROPERTIES ({', '.join(_pairs(properties(table)))})")
-        return f"{' '.join(words)} AS {view_query(table)}"
+        view = view_of(table)
     except OptionError as error:
         raise at.failure(
             Code.INVALID_CONNECTOR,
@@ -90,6 +87,9 @@ def connector_view(text: str, tokens: Sequence[Token]) -> str:
     except UnknownConnectorError as error:
         what = f"The {error} of the table {'.'.join(name)}"
         raise _unsupported(at, name_at, what, error.hint) from error
+    if not temporary:  # Spark keeps no properties of temporary views
+        words.append(f"TBLPROPERTIES ({', '.join(_pairs(view.properties))})")
+    return f"{' '.join(words)} AS {view.query}"
 
 
 def _pairs(given: Mapping[str, str]) -> Iterator[str]:
