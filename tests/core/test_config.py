@@ -75,7 +75,7 @@ def test_a_contradiction_is_told(options: dict[str, str], url: str, told: str) -
         ("workflow-scheduler.typ", "none", Code.MT_OPTION_UNKNOWN, "workflow-scheduler.type"),
         ("workflow-scheduler.url", "x", Code.MT_OPTION_UNKNOWN, "no option"),
         ("table.exec.mini-batch.enabled", "true", Code.MT_OPTION_UNKNOWN, "no option"),
-        ("execution.checkpointing.interval", "1 s", Code.MT_OPTION_UNKNOWN, "no option"),
+        ("execution.checkpointing.timeout", "1 s", Code.MT_OPTION_UNKNOWN, "no option"),
         ("kubernetes.cluster-id", "x", Code.MT_OPTION_UNKNOWN, "no option"),
         ("refresh.retries", "1", Code.MT_OPTION_UNKNOWN, "materialized-table.refresh.retries"),
         ("materialized-table.trigger.exclude", "x", Code.MT_OPTION_VALUE, "WITH"),

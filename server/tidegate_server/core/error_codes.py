@@ -602,6 +602,18 @@ class Code(Enum):
         "22023",
         "The options of the connector {connector} are invalid: {reason}.",
     )
+    JOB_NOT_FOUND = ErrorSpec(
+        "42704",
+        "There is no job {job} that you may see.",
+        "SHOW JOBS lists the jobs with their ids.",
+    )
+    JOB_TARGET_LOST = ErrorSpec(
+        "55000",
+        "The job cannot write into {table}: the table was dropped or replaced.",
+        "STOP JOB ends the job. Submit its INSERT again to write into the new table.",
+    )
+    JOB_ENDED = ErrorSpec("58000", "A stream of the job ended without an error.", "")
+    STATEMENT_SET = ErrorSpec("25000", "{reason}.", "{hint}")
     INVALID_CONNECTION = ErrorSpec("22023", "The connection {name} is invalid: {reason}.", "{hint}")
     INVALID_CATALOG = ErrorSpec("22023", "The catalog {name} is invalid: {reason}.", "{hint}")
     CATALOG_TYPE = ErrorSpec(

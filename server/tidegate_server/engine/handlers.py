@@ -22,7 +22,9 @@ from tidegate_server.core.messages.answers import (
     ExpressionsChecked,
     FilesInspected,
     FunctionList,
+    InsertAnalyzed,
     Inspected,
+    JobsInspected,
     LastCommitted,
     MaintenanceDone,
     NameList,
@@ -32,6 +34,7 @@ from tidegate_server.core.messages.answers import (
     Refreshed,
     Rewritten,
     SettingsChecked,
+    StreamFound,
     Surveyed,
     TableCreated,
     TableList,
@@ -42,6 +45,7 @@ from tidegate_server.core.messages.answers import (
 )
 from tidegate_server.core.messages.requests import (
     Analyze,
+    AnalyzeInsert,
     BackfillTable,
     Cancel,
     CheckCatalog,
@@ -54,14 +58,17 @@ from tidegate_server.core.messages.requests import (
     DisownObject,
     DropTable,
     DropView,
+    EndJob,
     EvolveTable,
     Execute,
     ExplainRefresh,
     FindObject,
     FindPlaces,
+    FindStream,
     FindTables,
     InspectCatalog,
     InspectFiles,
+    InspectJobs,
     InspectMemory,
     InspectTable,
     LastCommit,
@@ -91,6 +98,7 @@ from tidegate_server.core.messages.requests import (
     SetObjectOwner,
     SetTableProperties,
     SourceVersions,
+    StartJob,
     Survey,
     VerifyTable,
 )
@@ -98,6 +106,7 @@ from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome
 from tidegate_server.core.sql.redact import secrets_in
 from tidegate_server.engine.definition.analyze import analyze
+from tidegate_server.engine.definition.analyze_insert import analyze_insert, reads_stream
 from tidegate_server.engine.definition.evolve import (
     check_expressions,
     drop_view,
@@ -113,6 +122,7 @@ from tidegate_server.engine.gate.catalogs import (
     put_catalogs,
 )
 from tidegate_server.engine.gate.gate import limiting, running_as
+from tidegate_server.engine.jobs.running import Jobs
 from tidegate_server.engine.jvm.memory import JvmMemory
 from tidegate_server.engine.metastore.directories import Directories
 from tidegate_server.engine.metastore.foreign import list_catalog
@@ -194,6 +204,7 @@ class Handlers:
         self._owners = Owners(spark)
         self._directories = Directories(spark)
         self._memory = JvmMemory(spark)
+        self._jobs = Jobs(spark, tables)
 
     # ---- the engine ------------------------------------------------------------------------
 
@@ -204,6 +215,7 @@ class Handlers:
         if not request.with_use:
             return self._memory.measure()
         in_use = self._at_work() + self._results.count() + self._sessions.count_with_temporary()
+        in_use += len(self._jobs.progress())
         return self._memory.measure(in_use)
 
     # ---- sessions and statements -----------------------------------------------------------
@@ -468,6 +480,30 @@ class Handlers:
         with self._sessions.using(request.session_id) as child:
             return self._metastore.temporary_functions(child)
 
+    # ---- jobs --------------------------------------------------------------------------------
+
+    def find_stream(self, request: FindStream, operation: Operation) -> StreamFound:
+        with self._sessions.using(request.session_id) as child:
+            return StreamFound(found=reads_stream(child, request.sql))
+
+    def analyze_insert(self, request: AnalyzeInsert, operation: Operation) -> InsertAnalyzed:
+        with (
+            self._sessions.using(request.session_id) as child,
+            limiting(child.spark, request.features, request.user),
+        ):
+            return analyze_insert(child, request, self._tables)
+
+    def start_job(self, request: StartJob, operation: Operation) -> Done:
+        self._jobs.start(request, operation.check)
+        return Done()
+
+    def inspect_jobs(self, request: InspectJobs) -> JobsInspected:
+        return JobsInspected(jobs=self._jobs.progress())
+
+    def end_job(self, request: EndJob) -> Done:
+        self._jobs.stop(request.job_id)
+        return Done()
+
     def register_system_table(self, request: RegisterSystemTable, operation: Operation) -> Done:
         self._metastore.register(request.name, request.location, request.comment)
         return Done()
@@ -539,5 +575,10 @@ HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
     ListFunctions: Control(Handlers.list_functions),
     ListTemporaryFunctions: Control(Handlers.list_temporary_functions),
     RegisterSystemTable: Work(Handlers.register_system_table),
+    FindStream: Work(Handlers.find_stream),
+    AnalyzeInsert: Work(Handlers.analyze_insert),
+    StartJob: Work(Handlers.start_job),
+    InspectJobs: Control(Handlers.inspect_jobs, counted=False),
+    EndJob: Control(Handlers.end_job),
 }
 """How each request runs."""

@@ -33,7 +33,7 @@ from tidegate_server.gateway.auth.access import UNCHECKED, build_access, check_e
 from tidegate_server.gateway.auth.exposure import check_java_options
 from tidegate_server.gateway.auth.token_store import SqlTokenStore
 from tidegate_server.gateway.auth.tokens import DelegationTokens
-from tidegate_server.gateway.authorization.admission import admit_run
+from tidegate_server.gateway.authorization.admission import admit_job, admit_run
 from tidegate_server.gateway.authorization.catalogs import may_use_catalog
 from tidegate_server.gateway.authorization.features import distinguishes_users
 from tidegate_server.gateway.authorization.object_changes import reconcile
@@ -58,6 +58,8 @@ from tidegate_server.gateway.recovery.metastore import metastore_is_lost, put_vi
 from tidegate_server.gateway.recovery.runs import Recovery
 from tidegate_server.gateway.rest.port import HttpPort
 from tidegate_server.gateway.runs.alerts import Alerts, couriers
+from tidegate_server.gateway.runs.jobs import CHECK_SECONDS as JOB_SECONDS
+from tidegate_server.gateway.runs.jobs import JobKeeper
 from tidegate_server.gateway.runs.maintenance import Maintenance
 from tidegate_server.gateway.runs.runner import Refresher
 from tidegate_server.gateway.runs.waves import Waves
@@ -78,6 +80,7 @@ from tidegate_server.gateway.store.catalog_store import (
 )
 from tidegate_server.gateway.store.database import Database
 from tidegate_server.gateway.store.external import ExternalObjects, SqlExternalObjects
+from tidegate_server.gateway.store.jobs import SqlJobs
 from tidegate_server.gateway.store.maintenance import MaintenanceRuns
 from tidegate_server.gateway.store.privileges import SqlPrivileges
 from tidegate_server.gateway.store.watch import CHECK_SECONDS, StoreWatch
@@ -256,6 +259,17 @@ class Gateway:
             server_id=server_id,
             shared=self._database.shared,
         )
+        self._jobs = JobKeeper(
+            store=SqlJobs(self._database),
+            ledger=ledger,
+            engine_of=lambda owner: self._services.engine_of(owner),
+            admit=lambda job: admit_job(job, self._services),
+            clock=self._clock,
+            server_id=server_id,
+            lease_seconds=config.scheduler.lease,
+            shared=self._database.shared,
+            starts_engines=self._engines.users is not None,
+        )
         services = Services(
             config=config,
             catalog=catalog,
@@ -277,6 +291,7 @@ class Gateway:
             memory=self._engines.memory,
             user_engines=self._engines.users,
             may_use=lambda catalog, user: may_use_catalog(catalog, user, services),
+            jobs=self._jobs,
         )
         self._services = services
         kept = MetadataCacheFile(self.data / "metastore.msgpack")
@@ -319,6 +334,7 @@ class Gateway:
             stack.callback(refreshes_ended.wait, _REFRESH_PATIENCE)
             stack.callback(self._engines.stop)
             stack.callback(self._close_scheduler, refreshes_ended)
+            stack.enter_context(_Repeat(self._jobs.check, JOB_SECONDS, "jobs"))
             self._maintenance.open()
             stack.callback(self._maintenance.close)
             self.host, self.port = self._listener.start()

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidegate_server.core.config import Config
+from tidegate_server.core.jobs import JobInsert
 from tidegate_server.core.messages.answers import Progress
 from tidegate_server.core.model.access import Features
 from tidegate_server.core.model.clock import Clock
 from tidegate_server.core.model.external import ExternalObject
 from tidegate_server.core.model.privileges import CATALOG_KINDS
+from tidegate_server.core.sql.statements import SparkStatement
 from tidegate_server.gateway.audit.log import AuditLog
 from tidegate_server.gateway.audit.record import Record
 from tidegate_server.gateway.catalog.base import Catalog
@@ -20,6 +22,7 @@ from tidegate_server.gateway.link.memory import MemoryWatch
 from tidegate_server.gateway.link.user_engines import UserEngines
 from tidegate_server.gateway.observability.metrics import Metrics
 from tidegate_server.gateway.runs.background import Background
+from tidegate_server.gateway.runs.jobs import JobKeeper
 from tidegate_server.gateway.runs.waves import Waves
 from tidegate_server.gateway.scheduler.base import Ledger, RunRefresh, WorkflowScheduler
 from tidegate_server.gateway.spark_catalogs import SentCatalogs
@@ -58,6 +61,8 @@ class Services:
     privileges: Privileges = field(default_factory=MemoryPrivileges)
     external: ExternalObjects = field(default_factory=MemoryExternalObjects)
     sent_catalogs: SentCatalogs = field(default_factory=SentCatalogs)
+    jobs: JobKeeper | None = None
+    """Keeps jobs running; None where there are none."""
     background: Background = field(default_factory=Background)
     store: StoreState | None = None
     """The health of the store; None if definitions are kept in memory."""
@@ -108,6 +113,8 @@ class SessionState:
     """The engine start in which the child session was opened; None if it was never opened."""
     temporary: set[str] = field(default_factory=set)
     """The session's temporary objects in that engine, such as ``view v``."""
+    statement_set: list[JobInsert | SparkStatement] | None = None
+    """The INSERTs since BEGIN STATEMENT SET, over streams and others; None if no set is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from tidegate_server.core.config import (
     STORE_PATH_OPTION,
 )
 from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.jobs import JOB_INTERVAL_OPTION, JOB_NAME_OPTION
 from tidegate_server.core.model.dialects import DIALECT_OPTION, SqlDialect, read_dialect
 from tidegate_server.core.model.freshness import Freshness, parse_duration
 from tidegate_server.core.model.table import ENFORCE_OPTION
@@ -421,6 +422,8 @@ OPTIONS: Mapping[str, Option] = {
     FITTING_KEY: _option(_BOOLEAN, _DEFINITION),
     EXECUTION_MODE_KEY: _option(_execution_mode, _SESSION),
     DIALECT_OPTION: _option(_dialect, _SESSION),
+    JOB_INTERVAL_OPTION: _option(read_duration, _SESSION),
+    JOB_NAME_OPTION: _option(_any_text, _SESSION),
     CONVERSION_KEY: _option(_BOOLEAN, _SERVER),
     MAX_CONCURRENT_OPTION: _option(_any_text, _SERVER),
     SCHEDULER_TYPE_OPTION: _option(_any_text, _SERVER),

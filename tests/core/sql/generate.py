@@ -30,6 +30,7 @@ from tidegate_server.core.sql import privilege_statements as p
 from tidegate_server.core.sql import statements as s
 from tidegate_server.core.sql.catalogs import statements as c
 from tidegate_server.core.sql.external import statements as e
+from tidegate_server.core.sql.jobs import statements as j
 from tidegate_server.core.sql.privileges import EXTERNAL
 from tidegate_server.core.sql.statements import Name, Statement
 
@@ -455,6 +456,13 @@ _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
     c.ResetCatalogOptions: lambda g: c.ResetCatalogOptions(name=g.role(), keys=(g.text(),)),
     c.SetCatalogComment: lambda g: c.SetCatalogComment(name=g.role(), comment=g.text()),
     c.DropCatalog: lambda g: c.DropCatalog(name=g.role(), if_exists=g.chance()),
+    j.BeginStatementSet: lambda g: j.BeginStatementSet(
+        inserts=g.some(lambda: f"INSERT INTO t {g.one('SELECT 1', 'TABLE `a;b`')}"), ends=g.chance()
+    ),
+    j.EndStatementSet: lambda g: j.EndStatementSet(),
+    j.ShowJobs: lambda g: j.ShowJobs(),
+    j.DescribeJob: lambda g: j.DescribeJob(id=g.text()),
+    j.StopJob: lambda g: j.StopJob(id=g.text()),
     c.ShowCatalogs: lambda g: (
         c.ShowCatalogs(pattern=g.text(), negated=g.chance(), ignore_case=g.chance())
         if g.chance()

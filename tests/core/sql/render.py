@@ -35,6 +35,14 @@ from tidegate_server.core.sql.external.statements import (
     SetExternalLocationUrl,
     ShowExternal,
 )
+from tidegate_server.core.sql.jobs.statements import (
+    BeginStatementSet,
+    DescribeJob,
+    EndStatementSet,
+    JobStatement,
+    ShowJobs,
+    StopJob,
+)
 from tidegate_server.core.sql.privilege_statements import (
     CreateRole,
     DropRole,
@@ -151,6 +159,8 @@ def render(statement: Statement) -> str:
             | UseCatalog()
         ):
             return _catalog_statement(statement)
+        case BeginStatementSet() | EndStatementSet() | ShowJobs() | DescribeJob() | StopJob():
+            return _job_statement(statement)
         case SetOwner(on=on, owner=owner):
             return f"ALTER {_object(on)} SET OWNER TO {_grantee(owner)}"
         case (
@@ -398,6 +408,20 @@ def _external_statement(statement: ExternalStatement) -> str:
             return f"SHOW {kind.value}S"
         case DescribeExternal(kind=kind, name=name):
             return f"DESCRIBE {kind.value} {_name((name,))}"
+
+
+def _job_statement(statement: JobStatement) -> str:
+    match statement:
+        case BeginStatementSet(inserts=inserts, ends=ends):
+            return "; ".join(["BEGIN STATEMENT SET", *inserts, *(["END"] if ends else [])])
+        case EndStatementSet():
+            return "END"
+        case ShowJobs():
+            return "SHOW JOBS"
+        case DescribeJob(id=id):
+            return f"DESCRIBE JOB {quote_literal(id)}"
+        case StopJob(id=id):
+            return f"STOP JOB {quote_literal(id)}"
 
 
 def _catalog_statement(statement: CatalogStatement) -> str:

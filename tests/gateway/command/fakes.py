@@ -17,27 +17,36 @@ from tidegate_server.core.messages.answers import (
     Answer,
     Done,
     Executed,
+    InsertAnalyzed,
+    JobProgress,
+    JobsInspected,
     ObjectFound,
     Planned,
     Progress,
     SettingsChecked,
+    StreamFound,
     TableInfo,
     TableList,
     Versions,
 )
 from tidegate_server.core.messages.requests import (
     Analyze,
+    AnalyzeInsert,
     CheckSettings,
     ChunkTicket,
     CloseResult,
+    EndJob,
     Execute,
     ExplainRefresh,
     FindObject,
+    FindStream,
+    InspectJobs,
     ListTables,
     OpenSession,
     Request,
     SetObjectOwner,
     SourceVersions,
+    StartJob,
 )
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.result import Result
@@ -47,11 +56,13 @@ from tidegate_server.core.model.table import Definition, MaterializedTable
 from tidegate_server.core.model.types import Column, Schema, text_schema
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.core.refresh.request import RefreshPlan, RefreshRequest, Rollback
+from tidegate_server.gateway.authorization.admission import admit_job
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
 from tidegate_server.gateway.command.dispatch import prepare
 from tidegate_server.gateway.context import Context, Services, SessionState
 from tidegate_server.gateway.options import dialect_in
 from tidegate_server.gateway.runs.background import Background
+from tidegate_server.gateway.runs.jobs import JobKeeper
 from tidegate_server.gateway.runs.waves import Waves
 from tidegate_server.gateway.scheduler.base import (
     CreateWorkflow,
@@ -59,6 +70,7 @@ from tidegate_server.gateway.scheduler.base import (
     ModifyWorkflow,
     Workflow,
 )
+from tidegate_server.gateway.store.jobs import MemoryJobs
 
 NOW = datetime(2024, 1, 2, 12, tzinfo=UTC)
 T1 = Schema(
@@ -102,6 +114,7 @@ class FakeEngine:
         self.storage = FakeStorage()
         self.generation = 1
         self.ready = True
+        self.jobs: dict[str, JobProgress] = {}
         self.catalog = "c"
         """The current catalog of every session after a statement."""
 
@@ -144,6 +157,17 @@ class FakeEngine:
             case CheckSettings(settings=settings):
                 known = {key: near for key, near in self.similar.items() if key in settings}
                 return SettingsChecked(similar=known)
+            case FindStream(sql=sql):
+                return StreamFound(found="STREAM" in sql)
+            case AnalyzeInsert(sql=sql, target=target):
+                place = TableName("c", "d", target[-1])
+                probe = f"INSERT INTO {place.quoted()} SELECT NULL"
+                found = analysis(expanded=sql)
+                return InsertAnalyzed(analysis=found, target=place, table_id="t", probe=probe)
+            case StartJob() | EndJob():
+                return Done()
+            case InspectJobs():
+                return JobsInspected(jobs=self.jobs)
             case FindObject():
                 return ObjectFound()
             case CloseResult() | OpenSession() | SetObjectOwner():
@@ -322,6 +346,17 @@ class World:
         self.go_on.set()
         self.background = Background()
         self.queue = FakeQueue(self.ledger)
+        self.jobs = JobKeeper(
+            store=MemoryJobs(),
+            ledger=self.ledger,
+            engine_of=lambda owner: self._services().engine_of(owner),
+            admit=lambda job: admit_job(job, self._services()),
+            clock=FixedClock(),
+            server_id="server-1",
+            lease_seconds=30,
+            shared=False,
+            starts_engines=False,
+        )
         self.session = SessionState(session_id="s1", user="ann", catalog="c", schema="d")
 
     def execute(self, text: str, overlay: dict[str, str] | None = None) -> Result:
@@ -373,6 +408,7 @@ class World:
                 new_id=self._new_id,
                 max_concurrent=2,
             ),
+            jobs=self.jobs,
             background=self.background,
             cancel_refresh=self._stop,
             publish_system_tables=self._publish,

@@ -209,6 +209,12 @@ ROWS: dict[str, Row] = {
         "gateway/command/test_dialect.py::test_a_statement_is_translated_before_anything_reads_it",
         "flick",
     ),
+    known.JOB_INTERVAL_OPTION: server_row(
+        "3 s", "gateway/command/test_jobs.py::test_options_are_those_of_the_session", "soon"
+    ),
+    known.JOB_NAME_OPTION: server_row(
+        "nightly", "gateway/command/test_jobs.py::test_options_are_those_of_the_session"
+    ),
     known.CONVERSION_KEY: server_row(
         "TRUE",
         "gateway/command/test_convert.py::test_it_is_refused_unless_the_server_allows_it",

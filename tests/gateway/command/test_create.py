@@ -129,7 +129,7 @@ def test_a_cluster_is_an_execution_mode_where_the_engine_works_on_it(
         ("execution.checkpointing.savepoint-dir", "each commit"),
         ("execution.attached", "no such setting"),
         ("sql-client.execution.result-mode", "client"),
-        ("pipeline.name", "SHOW REFRESH HISTORY"),
+        ("pipeline.jars", "SHOW REFRESH HISTORY"),
         ("parallelism.default", "spark.sql.shuffle.partitions"),
         ("execution.runtime-mode", "REFRESH_MODE"),
         ("table.exec.mini-batch.enabled", "spark.sql."),

@@ -42,8 +42,8 @@ def test_an_option_that_sends_rows_elsewhere_is_refused(
         ("no.such.option", "1", "not a Tidegate option"),
         ("owner-team", "finance", "not a Tidegate option"),
         ("delta.logRetentionDuration", "9 days", "materialized-table.upkeep."),
-        ("pipeline.name", "p", "SHOW REFRESH HISTORY"),
-        ("execution.checkpointing.interval", "1 s", "each commit"),
+        ("pipeline.jars", "p", "SHOW REFRESH HISTORY"),
+        ("execution.checkpointing.timeout", "1 s", "each commit"),
     ],
 )
 def test_an_option_without_effect_is_warned_of(
@@ -85,7 +85,7 @@ def test_a_setting_that_spark_does_not_know_is_warned_of(world: World) -> None:
 
 @pytest.mark.parametrize("begin", FLINKS_PREFIXES)
 def test_a_setting_of_flinks_is_warned_of(world: World, begin: str) -> None:
-    key = begin + "name" if begin.endswith(".") else begin
+    key = begin + "other" if begin.endswith(".") else begin
     assert world.rows(f"SET '{key}' = 'x'") == [(key, "x")]
     assert warned(world, f"{key} changes nothing here: ")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ RATE_PROPERTY = "connector.rows-per-second"
 ROWS_PROPERTY = "connector.number-of-rows"
 KEY_PROPERTY = "connector.primary-key"
 
+_MARK = re.compile(r"SELECT /\* rows-per-second=(\d+) number-of-rows=(\d*) \*/ ")
+"""Begins the query of a temporary view, which has no properties."""
 _ROWS_PER_SECOND = 10_000
 _MOST_ROWS = 1_000_000
 """How many rows a query reads of a table without an end, before it fails."""
@@ -92,19 +95,33 @@ class ConnectorView:
     properties: Mapping[str, str]
 
 
-def view_of(table: ConnectorTable) -> ConnectorView:
+def view_of(table: ConnectorTable, *, temporary: bool = False) -> ConnectorView:
     """Return the view of a table.
 
+    :param temporary: whether Spark keeps no properties of it; its query then begins with a comment
+        from which :func:`temporary_properties` reads them.
     :raises OptionError: for invalid options.
     :raises UnknownConnectorError: if the connector is another one.
     """
     source = _Source.of(table)
-    found = {PROPERTY: table.options["connector"], RATE_PROPERTY: str(source.rows_per_second)}
-    if source.rows is not None:
-        found[ROWS_PROPERTY] = str(source.rows)
+    rate, rows = str(source.rows_per_second), source.rows
+    query = source.query(_numbers(rows))
+    if temporary:
+        limit = "" if rows is None else rows
+        mark = f"/* rows-per-second={rate} number-of-rows={limit} */"
+        return ConnectorView(f"SELECT {mark} {query.removeprefix('SELECT ')}", {})
+    found = {PROPERTY: table.options["connector"], RATE_PROPERTY: rate}
+    if rows is not None:
+        found[ROWS_PROPERTY] = str(rows)
     if table.primary_key:
         found[KEY_PROPERTY] = ", ".join(table.primary_key)
-    return ConnectorView(source.query(_numbers(source.rows)), found)
+    return ConnectorView(query, found)
+
+
+def temporary_properties(text: str) -> Mapping[str, str]:
+    """Return the properties of a temporary view with this query; none if it is no connector's."""
+    found = _MARK.match(text)
+    return {} if found is None else {RATE_PROPERTY: found[1], ROWS_PROPERTY: found[2]}
 
 
 def stream_query(text: str, given: Mapping[str, str]) -> str | None:

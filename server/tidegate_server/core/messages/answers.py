@@ -420,6 +420,40 @@ def failure(error: ServerError) -> Failure:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertAnalyzed:
+    """The analysis of the query and the target of an INSERT."""
+
+    analysis: Analysis
+    target: TableName
+    table_id: str
+    probe: str
+    """That of :class:`JobInsert`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamFound:
+    """Whether a query reads a stream."""
+
+    found: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgress:
+    """What a job has done since it was started in this engine."""
+
+    commits: int = 0
+    failure: Failure | None = None
+    """Why it has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsInspected:
+    """The jobs of an engine, by their ids."""
+
+    jobs: Mapping[str, JobProgress]
+
+
 Answer = (
     Done
     | SettingsChecked
@@ -449,5 +483,8 @@ Answer = (
     | PlacesFound
     | CatalogInspected
     | FunctionList
+    | InsertAnalyzed
+    | StreamFound
+    | JobsInspected
     | Failure
 )

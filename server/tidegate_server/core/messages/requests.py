@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from tidegate_server.core.jobs import JobInsert
 from tidegate_server.core.messages.answers import (
     Analysis,
     CatalogInspected,
@@ -17,7 +18,9 @@ from tidegate_server.core.messages.answers import (
     ExpressionsChecked,
     FilesInspected,
     FunctionList,
+    InsertAnalyzed,
     Inspected,
+    JobsInspected,
     LastCommitted,
     MaintenanceDone,
     NameList,
@@ -27,6 +30,7 @@ from tidegate_server.core.messages.answers import (
     Refreshed,
     Rewritten,
     SettingsChecked,
+    StreamFound,
     Surveyed,
     TableCreated,
     TableList,
@@ -677,6 +681,54 @@ class RegisterSystemTable(Request[Done]):
     name: TableName
     location: str
     comment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindStream(Request[StreamFound]):
+    """Ask whether the query of an INSERT reads a stream, by its text and that of views alone."""
+
+    session_id: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyzeInsert(Request[InsertAnalyzed]):
+    """Analyze an INSERT whose query reads a stream."""
+
+    session_id: str
+    sql: str
+    target: tuple[str, ...]
+    """The name after INTO, as it was written."""
+    columns: tuple[str, ...] = ()
+    features: Features | None = None
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartJob(Request[Done]):
+    """Start the streams of a job where they last committed; harmless if it runs already."""
+
+    job_id: str
+    inserts: tuple[JobInsert, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    interval: float
+    """Seconds between commits."""
+    user: str = ""
+    """Whose privileges it has."""
+    admissions: tuple[Admission | None, ...]
+    """What each query may access; None for everything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectJobs(Request[JobsInspected]):
+    """Ask for the jobs that were started in this engine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndJob(Request[Done]):
+    """Stop the streams of a job after their current batches; ignores an unknown one."""
+
+    job_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

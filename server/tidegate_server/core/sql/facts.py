@@ -10,6 +10,7 @@ from sqlglot.tokenizer_core import Token
 from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.sql.cursor import Cursor
 from tidegate_server.core.sql.dialect import readable
+from tidegate_server.core.sql.jobs.inserts import read_insert
 from tidegate_server.core.sql.statements import (
     ListingKind,
     Name,
@@ -63,6 +64,7 @@ def facts_of(text: str, head: Sequence[Token]) -> StatementFacts:
         creates_temporary=_temporary_object(Cursor("", head)),
         drops=_dropped_object(Cursor("", head)),
         change=_object_change(Cursor("", head)),
+        insert=read_insert(text, head),
     )
 
 

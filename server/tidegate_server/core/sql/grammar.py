@@ -13,6 +13,7 @@ from tidegate_server.core.sql.catalogs import grammar as catalogs
 from tidegate_server.core.sql.columns import ColumnList, column_list
 from tidegate_server.core.sql.cursor import Cursor
 from tidegate_server.core.sql.external import grammar as external
+from tidegate_server.core.sql.jobs import grammar as jobs
 from tidegate_server.core.sql.statements import (
     EXPLAIN_DETAILS,
     CreateMaterializedTable,
@@ -349,12 +350,10 @@ RULES: Mapping[tuple[str, ...], Rule] = {
     ("COMMENT", "ON", *TABLE): _refuse_as_unsupported(
         "COMMENT ON MATERIALIZED TABLE", f"Write {_FOREIGN['COMMENT ON']}."
     ),
-    **{
-        (word, "STATEMENT", "SET"): _refuse_as_unsupported(
-            "A statement set", "Send its statements one by one."
-        )
-        for word in ("BEGIN", "EXECUTE")
-    },
+    ("BEGIN", "STATEMENT", "SET"): jobs.begin,
+    ("EXECUTE", "STATEMENT", "SET"): jobs.execute,
+    ("SHOW", "JOBS"): jobs.show,
+    ("STOP", "JOB"): jobs.stop,
     ("CREATE", *TABLE): _create,
     ("CREATE", "OR", "ALTER", *TABLE): _create_or_alter,
     ("CREATE", "OR", "REPLACE", *TABLE): _create_or_replace,
@@ -427,10 +426,16 @@ SHARED_RULES: Mapping[tuple[str, str], Rule] = {
     ("SET", "CATALOG"): catalogs.use,
     ("DESCRIBE", "CATALOG"): catalogs.describe,
     ("DESC", "CATALOG"): catalogs.describe,
+    ("DESCRIBE", "JOB"): jobs.describe,
+    ("DESC", "JOB"): jobs.describe,
 }
 """Statements of two words in which the second may also be a name, in a statement of Spark's."""
 
-PRIVILEGE_RULES: Mapping[str, Rule] = {"GRANT": privileges.grant, "REVOKE": privileges.revoke}
+WORD_RULES: Mapping[str, Rule] = {
+    "GRANT": privileges.grant,
+    "REVOKE": privileges.revoke,
+    "END": jobs.end,
+}
 """Statements that the first word alone identifies as Tidegate's."""
 
 LONGEST = max(len(words) for words in RULES)

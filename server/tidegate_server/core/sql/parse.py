@@ -21,9 +21,9 @@ from tidegate_server.core.sql.facts import facts_of
 from tidegate_server.core.sql.grammar import (
     LONGEST,
     LOOSE_RULES,
-    PRIVILEGE_RULES,
     RULES,
     SHARED_RULES,
+    WORD_RULES,
     Rule,
     show_create_table,
 )
@@ -72,8 +72,8 @@ def parse(text: str) -> Statement:
             return _read(text, rule, length)
     if rule := SHARED_RULES.get((first[0], first[1]) if len(first) > 1 else ("", "")):
         return _parse_shared(text, leading, rule, 2)
-    if first and first[0] in PRIVILEGE_RULES:
-        return _read(text, PRIVILEGE_RULES[first[0]], 1)
+    if first and first[0] in WORD_RULES:
+        return _read(text, WORD_RULES[first[0]], 1)
     if first and first[0] == "ALTER" and privileges.sets_owner(leading):
         return _read(text, privileges.alter_owner, 1)
     if first and first[0] in ("SET", "RESET"):

@@ -18,6 +18,7 @@ from tidegate_server.core.model.freshness import Freshness
 from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.sql.catalogs.statements import CatalogStatement
 from tidegate_server.core.sql.external.statements import ExternalStatement
+from tidegate_server.core.sql.jobs.statements import Insert, JobStatement
 from tidegate_server.core.sql.privilege_statements import PrivilegeStatement
 
 Name = tuple[str, ...]
@@ -537,6 +538,8 @@ class StatementFacts:
     """The possibly temporary object that it drops, in the same words."""
     change: ObjectChange | None = None
     """What it does to a named object, if its first words name it."""
+    insert: Insert | None = None
+    """Its parts, if it is an INSERT INTO of a query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -592,5 +595,6 @@ Statement = (
     | PrivilegeStatement
     | ExternalStatement
     | CatalogStatement
+    | JobStatement
     | SparkStatement
 )

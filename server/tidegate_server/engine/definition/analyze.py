@@ -65,11 +65,11 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
     query_text = text.strip().rstrip(";").rstrip()
     with child.lock:
         if (stream := find_stream(query_text)) is not None:
-            return _analyze_stream(spark, query_text, with_columns(spark, stream), format)
+            return analyze_stream(spark, query_text, with_columns(spark, stream), format)
         query = parse_query(spark, query_text)
         ingested = expand_connectors(spark, query)
         if (stream := find_stream(ingested)) is not None:
-            return _analyze_stream(spark, ingested, with_columns(spark, stream), format)
+            return analyze_stream(spark, ingested, with_columns(spark, stream), format)
         frame = spark.sql(query_text)
         plan = analyzed_plan(frame)
         schema = result_schema(frame)
@@ -101,9 +101,7 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
     )
 
 
-def _analyze_stream(
-    spark: SparkSession, text: str, stream: Stream, format: TableFormat
-) -> Analysis:
+def analyze_stream(spark: SparkSession, text: str, stream: Stream, format: TableFormat) -> Analysis:
     """Analyze a query over a stream, which must process one row at a time."""
     hidden = stream.with_view(text)
     with stream_view(spark, stream):

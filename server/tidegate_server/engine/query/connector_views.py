@@ -6,18 +6,28 @@ https://nightlies.apache.org/flink/flink-docs-stable/docs/connectors/table/overv
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidegate_server.core.connectors.tables import PROPERTY, stream_query
+from tidegate_server.core.connectors.tables import (
+    PROPERTY,
+    ROWS_PROPERTY,
+    stream_query,
+    temporary_properties,
+)
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.names import qualify, quote_identifier
 from tidegate_server.core.sql.clauses import table_name
 from tidegate_server.core.sql.cursor import Cursor
 from tidegate_server.core.sql.dialect import readable
 from tidegate_server.engine.query.references import ParsedQuery, Reference, rewrite
-from tidegate_server.engine.query.resolution import current_place, is_temporary_view
+from tidegate_server.engine.query.resolution import (
+    current_place,
+    is_temporary_view,
+    temporary_view,
+)
 from tidegate_server.engine.storage.entries import entry_of
 from tidegate_server.engine.storage.jvm import items
 
@@ -26,14 +36,42 @@ _DROP = re.compile(r"\bDROP\s+TABLE\b", re.IGNORECASE)
 
 def expand_connectors(spark: SparkSession, parsed: ParsedQuery) -> str:
     """Return a query with each table of a connector replaced by the query over its stream."""
-    streams = {
-        reference.parts: _stream_of(spark, reference.parts) for reference in parsed.references
-    }
+    return _expand(
+        parsed,
+        {reference.parts: _stream_of(spark, reference.parts) for reference in parsed.references},
+    )
+
+
+def expand_endless(spark: SparkSession, parsed: ParsedQuery) -> str:
+    """Return the same for tables without an end alone, temporary ones included."""
+    streams = {}
+    for reference in parsed.references:
+        parts = reference.parts
+        if (view := temporary_view(spark, parts)) is not None:
+            streams[parts] = _temporary_stream(view)
+        elif (entry := _connector_view(spark, parts)) is not None:
+            bounded = _properties(entry).get(ROWS_PROPERTY)
+            streams[parts] = None if bounded else _stream_of(spark, parts)
+    return _expand(parsed, streams)
+
+
+def _temporary_stream(view: Any) -> str | None:
+    """Return the query over the stream of a temporary view; None if that ends, or is no stream."""
+    text = view.tableMeta().viewText()
+    if not text.isDefined():
+        return None
+    properties = temporary_properties(str(text.get()))
+    if not properties or properties[ROWS_PROPERTY]:
+        return None
+    return stream_query(str(text.get()), properties)
+
+
+def _expand(parsed: ParsedQuery, streams: Mapping[tuple[str, ...], str | None]) -> str:
     if not any(streams.values()):
         return parsed.text
 
     def replacement(reference: Reference) -> str:
-        stream = streams[reference.parts]
+        stream = streams.get(reference.parts)
         if stream is None:
             return parsed.text[reference.start : reference.end]
         alias = "" if reference.aliased else f" AS {quote_identifier(reference.parts[-1])}"

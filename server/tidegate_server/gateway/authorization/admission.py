@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.jobs import Job
 from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.messages.requests import BackfillTable, InlinedTable, Survey
 from tidegate_server.core.model.access import Access, Act, Admission, Features, ObjectKind
@@ -99,6 +100,35 @@ def admit_order(
     if table is None:
         return order
     return replace(order, admission=_admit_executor(table, services, *texts, record=record))
+
+
+def admit_job(job: Job, services: Services) -> tuple[Admission | None, ...]:
+    """Return what each query of a job may access; None for everything.
+
+    A job has the privileges that its owner has at the moment when it starts.
+
+    :raises ServerError: ACCESS_DENIED.
+    """
+    if not distinguishes_users(services.config) or owner_administers(job.owner, services):
+        return (None,) * len(job.inserts)
+    rights = rights_of_owner(job.owner, services)
+    features = features_of(rights, services)
+    services.ensure_catalogs(job.owner)
+
+    def survey_text(text: str) -> tuple[Access, ...]:
+        request = Survey(
+            session_id="", sql=text, settings=job.settings, user=job.owner, features=features
+        )
+        accesses = services.engine_of(job.owner).call(request).accesses
+        judge_accesses(accesses, job.owner, rights, services, definers=False)
+        return accesses
+
+    admissions = []
+    for insert in job.inserts:
+        survey_text(insert.probe)
+        accesses = survey_text(insert.query)
+        admissions.append(Admission(accesses=accesses, features=features.names))
+    return tuple(admissions)
 
 
 def admit_inlined(

@@ -25,6 +25,7 @@ from tidegate_server.gateway.authorization.admission import admitting, narrow
 from tidegate_server.gateway.authorization.features import allowed_features, distinguishes_users
 from tidegate_server.gateway.command import settings
 from tidegate_server.gateway.command.advice import advise
+from tidegate_server.gateway.command.jobs import statement_sets
 from tidegate_server.gateway.command.specs import SPECS
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import downstream
@@ -155,6 +156,7 @@ def carry_out(
     :raises ServerError: any error of the statement.
     """
     spec = SPECS[type(statement)]
+    statement_sets.check_open(statement, context)
     features = allowed_features(context.session.user, context.services)
     context = replace(context, features=features)
     if features is None and distinguishes_users(context.services.config):

@@ -10,10 +10,12 @@ from typing import Any
 from tidegate_server.core.messages.requests import InlinedTable, PinnedVersions
 from tidegate_server.core.model.access import ObjectKind
 from tidegate_server.core.model.result import Result
+from tidegate_server.core.model.result import nothing as nothing_returned
 from tidegate_server.core.sql import privilege_statements as ps
 from tidegate_server.core.sql import statements as st
 from tidegate_server.core.sql.catalogs import statements as cs
 from tidegate_server.core.sql.external import statements as es
+from tidegate_server.core.sql.jobs import statements as js
 from tidegate_server.core.sql.statements import ListingKind
 from tidegate_server.gateway import spark_session
 from tidegate_server.gateway.authorization import checks
@@ -49,6 +51,7 @@ from tidegate_server.gateway.command.catalogs import define
 from tidegate_server.gateway.command.catalogs import show as catalogs
 from tidegate_server.gateway.command.external import connections, locations
 from tidegate_server.gateway.command.external import objects as external
+from tidegate_server.gateway.command.jobs import listing, statement_sets
 from tidegate_server.gateway.command.privileges import grant, owner, roles
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
@@ -102,6 +105,12 @@ def _by_first_words(statement: st.SparkStatement) -> bool:
 
 
 def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Result:
+    if statement.facts.verb == "INSERT" and statement_sets.take(statement, context):
+        return nothing_returned()
+    return _run_now(statement, context)
+
+
+def _run_now(statement: st.SparkStatement, context: Context) -> Result:
     with admitting(context):
         admitted = admit_spark(statement, context)
     inlined, pinned = _choose_rows(admitted, context)
@@ -355,6 +364,20 @@ SPECS: Mapping[type[st.Statement], StatementSpec] = {
     es.DescribeExternal: StatementSpec(
         check=nothing, run=_without_text(external.describe), returns_rows=_always
     ),
+    # ---- jobs
+    js.BeginStatementSet: StatementSpec(
+        check=nothing, run=lambda s, text, context: statement_sets.begin(s, context, _run_now)
+    ),
+    js.EndStatementSet: StatementSpec(
+        check=nothing, run=lambda s, text, context: statement_sets.end(context, _run_now)
+    ),
+    js.ShowJobs: StatementSpec(
+        check=nothing, run=lambda s, text, context: listing.show(context), returns_rows=_always
+    ),
+    js.DescribeJob: StatementSpec(
+        check=nothing, run=_without_text(listing.describe), returns_rows=_always
+    ),
+    js.StopJob: StatementSpec(check=nothing, run=_without_text(listing.stop)),
     # ---- catalogs
     cs.CreateCatalog: StatementSpec(check=nothing, run=_without_text(define.create)),
     cs.SetCatalogOptions: StatementSpec(check=nothing, run=_without_text(define.set_options)),

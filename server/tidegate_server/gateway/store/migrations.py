@@ -36,6 +36,7 @@ from tidegate_server.gateway.store.tables import (
     fires,
     function_owners,
     grants,
+    jobs,
     lag_breaches,
     maintenance_runs,
     materialized_tables,
@@ -237,6 +238,11 @@ def allow_catalogs(connection: Connection) -> None:
     """Change nothing: the table above may contain catalogs, which earlier versions cannot read."""
 
 
+def add_jobs(connection: Connection) -> None:
+    """Create the table of jobs."""
+    jobs.create(connection, checkfirst=True)
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     create_tables,
     add_definition_columns,
@@ -257,6 +263,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     add_grants_on_all_objects,
     add_external_objects,
     allow_catalogs,
+    add_jobs,
 )
 
 

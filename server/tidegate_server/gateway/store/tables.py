@@ -13,6 +13,7 @@ from sqlalchemy import (
     Column,
     DateTime,
     Dialect,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -25,6 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
+from tidegate_server.core.jobs import JobInsert
 from tidegate_server.core.model.clauses import (
     Assertion,
     Distribution,
@@ -357,6 +359,21 @@ external_objects = Table(
     Column("comment", Text),
     Column("created_at", UtcTimestamp, nullable=False),
     UniqueConstraint("kind", "name"),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("name", _NAME, nullable=False),
+    Column("owner", _NAME, nullable=False),
+    Column("inserts", Json(tuple[JobInsert, ...]), nullable=False),
+    Column("settings", Json(dict[str, str]), nullable=False),
+    Column("interval", Float, nullable=False),
+    Column("state", _WORD, nullable=False),
+    Column("reason", Text),
+    Column("created_at", UtcTimestamp, nullable=False),
+    Column("ended_at", UtcTimestamp),
 )
 
 delegation_tokens = Table(

@@ -76,7 +76,7 @@ def connector_view(text: str, tokens: Sequence[Token]) -> str:
     words += [".".join(map(quote_identifier, name)), f"({', '.join(map(_column, table.columns))})"]
     words += [f"COMMENT {quote_literal(comment)}"] if comment is not None else []
     try:
-        view = view_of(table)
+        view = view_of(table, temporary=temporary)
     except OptionError as error:
         raise at.failure(
             Code.INVALID_CONNECTOR,
@@ -87,7 +87,7 @@ def connector_view(text: str, tokens: Sequence[Token]) -> str:
     except UnknownConnectorError as error:
         what = f"The {error} of the table {'.'.join(name)}"
         raise _unsupported(at, name_at, what, error.hint) from error
-    if not temporary:  # Spark keeps no properties of temporary views
+    if view.properties:
         words.append(f"TBLPROPERTIES ({', '.join(_pairs(view.properties))})")
     return f"{' '.join(words)} AS {view.query}"
 

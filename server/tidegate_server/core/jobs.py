@@ -1,0 +1,60 @@
+"""Jobs: INSERTs over streams that run until they are stopped, as the store and the engine see them.
+
+https://nightlies.apache.org/flink/flink-docs-stable/docs/dev/table/sql/job/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+
+from tidegate_server.core.model.names import TableName
+
+JOB_INTERVAL_OPTION = "execution.checkpointing.interval"
+"""How often a job commits what has arrived; Flink's name for it."""
+JOB_NAME_OPTION = "pipeline.name"
+"""The name of the next job."""
+
+
+class JobState(Enum):
+    """Whether a job runs, and if not, why; the value is what SHOW JOBS shows."""
+
+    RUNNING = "RUNNING"
+    FAILED = "FAILED"
+    STOPPED = "STOPPED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobInsert:
+    """One INSERT of a job."""
+
+    target: TableName
+    table_id: str
+    """The id of the table's format, which differs after the table was dropped and created again."""
+    columns: tuple[str, ...]
+    """The target's columns as they were written; empty for all of them, in their order."""
+    query: str
+    """The query over a stream, which does not depend on a session."""
+    probe: str
+    """An INSERT of one row of NULLs into the target, of which the privilege to write is judged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """INSERTs that were submitted together, and are started and stopped together."""
+
+    id: str
+    name: str
+    owner: str
+    inserts: tuple[JobInsert, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Spark's settings of the session that submitted it."""
+    interval: float
+    """Seconds between commits."""
+    state: JobState = JobState.RUNNING
+    reason: str | None = None
+    """Why it failed, or last failed and was started again."""
+    created_at: datetime
+    ended_at: datetime | None = None

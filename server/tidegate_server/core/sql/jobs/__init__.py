@@ -1,0 +1,1 @@
+"""Statements on jobs and statement sets."""

@@ -1,0 +1,48 @@
+"""INSERT INTO: its target, apart from its query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot.tokenizer_core import Token
+
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.sql import clauses
+from tidegate_server.core.sql.cursor import Cursor
+from tidegate_server.core.sql.dialect import readable
+from tidegate_server.core.sql.jobs.statements import Insert
+
+_MANY = 16
+"""The fewest tokens that may not be all; a long list of columns has more."""
+_QUERIES = ("SELECT", "WITH", "FROM", "TABLE", "(")
+
+
+def read_insert(text: str, head: Sequence[Token]) -> Insert | None:
+    """Return the parts of an INSERT INTO with a query; None for any other statement.
+
+    INSERT OVERWRITE, into partitions, by name, and of VALUES are other statements.
+
+    :param head: the first tokens of the text.
+    """
+    if not Cursor(text, head).sees("INSERT", "INTO"):
+        return None
+    whole = len(head) < _MANY
+    return _read(text, head) or (None if whole else _read(text, readable(text)))
+
+
+def _read(text: str, tokens: Sequence[Token]) -> Insert | None:
+    at = Cursor(text, tokens)
+    at.expect("INSERT", "INTO")
+    at.accept("TABLE")
+    try:
+        name = clauses.table_name(at)
+        columns = clauses.names(at) if at.sees("(") and not _is_query(at, 1) else ()
+    except ServerError:
+        return None  # Spark reports it
+    if not _is_query(at, 0):
+        return None
+    return Insert(name=name, columns=columns, query=text[at.offset :].rstrip().rstrip(";").rstrip())
+
+
+def _is_query(at: Cursor, ahead: int) -> bool:
+    return at.spelling(ahead) in _QUERIES

@@ -1,0 +1,80 @@
+"""Analyzes an INSERT whose query reads a stream, which becomes a job."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import Analysis, InsertAnalyzed
+from tidegate_server.core.messages.requests import AnalyzeInsert
+from tidegate_server.core.model.names import qualify, quote_identifier, visible_name
+from tidegate_server.core.sql.streams import find_stream
+from tidegate_server.engine.definition.analyze import analyze_stream
+from tidegate_server.engine.query.connector_views import expand_endless
+from tidegate_server.engine.query.references import parse_query, parse_statement
+from tidegate_server.engine.query.resolution import current_place
+from tidegate_server.engine.query.streams import check_rows, with_columns
+from tidegate_server.engine.session.sessions import Child
+from tidegate_server.engine.storage.base import TableFormat
+from tidegate_server.engine.storage.jvm import analyze_only
+
+
+def reads_stream(child: Child, text: str) -> bool:
+    """Return whether a query reads a stream row by row, which has no end.
+
+    Tables of connectors without an end are streams, also temporary ones, unless the query ends by
+    itself, as one with LIMIT does.
+
+    :raises ServerError: MT_STREAM_UNUSABLE or PARSE_SYNTAX for an invalid STREAM.
+    :raises pyspark.errors.ParseException: if Spark cannot parse the query.
+    """
+    with child.lock:
+        if find_stream(text) is not None:
+            return True
+        ingested = expand_endless(child.spark, parse_query(child.spark, text))
+        if (stream := find_stream(ingested)) is None:
+            return False
+        try:
+            check_rows(child.spark, stream.with_view(ingested))
+        except ServerError:
+            return False
+        return True
+
+
+def analyze_insert(child: Child, request: AnalyzeInsert, format: TableFormat) -> InsertAnalyzed:
+    """Analyze an INSERT whose query reads a stream.
+
+    :raises ServerError: MT_STREAM_* for an unsupported query; NOT_SUPPORTED if the target is no
+        Delta table.
+    :raises pyspark.errors.AnalysisException: if the rows do not fit into the target.
+    """
+    with child.lock:
+        analysis = _analyze_query(child.spark, request.sql, format)
+        place = current_place(child.spark)
+        target = qualify(request.target, place.catalog, place.schema)
+        listed = f" ({', '.join(map(quote_identifier, request.columns))})"
+        values = ", ".join(
+            f"CAST(NULL AS {column.type}) AS {quote_identifier(column.name)}"
+            for column in analysis.schema
+        )
+        columns = listed if request.columns else ""
+        probe = f"INSERT INTO {target.quoted()}{columns} SELECT {values}"
+        analyze_only(child.spark, parse_statement(child.spark, probe))
+    state = format.find(target)
+    if state is None:
+        raise error(
+            Code.NOT_SUPPORTED,
+            what=f"An INSERT of a stream into {visible_name(target)}",
+            hint="Jobs write into Delta tables, where each batch arrives once.",
+        )
+    return InsertAnalyzed(analysis=analysis, target=target, table_id=state.table_id, probe=probe)
+
+
+def _analyze_query(spark: SparkSession, text: str, format: TableFormat) -> Analysis:
+    ingested = text
+    if find_stream(text) is None:
+        ingested = expand_endless(spark, parse_query(spark, text))
+    stream = find_stream(ingested)
+    if stream is None:  # its table was dropped meanwhile
+        raise error(Code.MT_STREAM_UNUSABLE, reason="it reads no stream any more")
+    return analyze_stream(spark, ingested, with_columns(spark, stream), format)

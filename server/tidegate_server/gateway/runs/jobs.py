@@ -1,0 +1,211 @@
+"""Keeps jobs running: starts them in each new engine, and again after they failed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.jobs import Job, JobState
+from tidegate_server.core.messages.answers import JobProgress
+from tidegate_server.core.messages.requests import EndJob, InspectJobs, StartJob
+from tidegate_server.core.model.access import Admission
+from tidegate_server.core.model.clock import Clock
+from tidegate_server.gateway.link.client import Engine
+from tidegate_server.gateway.scheduler.base import Ledger
+from tidegate_server.gateway.store.jobs import JobStore
+
+logger = logging.getLogger(__name__)
+
+CHECK_SECONDS: Final = 1.0
+_STARTS: Final = 6
+"""How often a job is started without committing anything, before it counts as failed."""
+_LONGEST_PAUSE: Final = 60.0
+_FINAL: Final = frozenset({Code.ACCESS_DENIED.name, Code.JOB_TARGET_LOST.name})
+"""Errors that do not go away by themselves."""
+_ENGINE_GONE: Final = frozenset({Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name})
+_LEASE: Final = "job/"
+"""Prefix of a job's id in the key of its lease."""
+
+
+@dataclass(slots=True)
+class _Failures:
+    """The failures of a job since it last committed."""
+
+    count: int = 0
+    not_before: datetime | None = None
+
+
+class JobKeeper:
+    """Starts and stops jobs; the store says which are to run.
+
+    On a shared store each job runs in the engine of the server that has its lease.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: JobStore,
+        ledger: Ledger,
+        engine_of: Callable[[str], Engine],
+        admit: Callable[[Job], tuple[Admission | None, ...]],
+        clock: Clock,
+        server_id: str,
+        lease_seconds: float,
+        shared: bool,
+        starts_engines: bool,
+    ) -> None:
+        """``admit`` judges a job by its owner's privileges and returns what its queries may access.
+
+        ``shared`` says whether other servers use the store, ``starts_engines`` whether the engines
+        are those of users, which run only if they are used.
+        """
+        self.store = store
+        self._ledger = ledger
+        self._engine_of = engine_of
+        self._admit = admit
+        self._clock = clock
+        self._server_id = server_id
+        self._lease_seconds = lease_seconds
+        self._shared = shared
+        self._starts_engines = starts_engines
+        self._lock = threading.Lock()
+        self._owners: dict[str, str] = {}
+        """The owners of the jobs that were started here."""
+        self._failures: dict[str, _Failures] = {}
+        self._renewed: dict[str, datetime] = {}
+        """When the lease of each job that runs here was last renewed."""
+
+    def submit(self, job: Job) -> None:
+        """Start a job and keep it running.
+
+        :raises ServerError: ACCESS_DENIED or why it cannot be started; nothing is kept then.
+        """
+        with self._lock:
+            request = self._request(job)
+            self._engine_of(job.owner).call(request)
+            try:
+                self._has_lease(job)
+                self.store.add(job)
+            except Exception:
+                self._engine_of(job.owner).call(EndJob(job_id=job.id))
+                raise
+            self._owners[job.id] = job.owner
+        logger.info("the job %s of %s runs", job.id, job.owner)
+
+    def stop(self, job: Job) -> bool:
+        """Stop a job for good; False if it has ended before."""
+        stopped = self.store.end(job.id, JobState.STOPPED, None, self._clock.now())
+        with self._lock:
+            self._end(job.id, job.owner)
+        return stopped
+
+    def progress_of(self, job: Job) -> JobProgress | None:
+        """Return what a job has done in its current engine; None if it does not run here."""
+        return self._running_in(self._engine_of(job.owner)).get(job.id)
+
+    def check(self) -> None:
+        """Start the jobs that should run and do not; restart failed ones."""
+        jobs = self.store.running()
+        with self._lock:
+            self._stop_others({job.id for job in jobs})
+            for owner in {job.owner for job in jobs}:
+                engine = self._engine_of(owner)
+                found = self._running_in(engine)
+                for job in jobs:
+                    if job.owner == owner and self._has_lease(job):
+                        self._keep(job, found.get(job.id), engine)
+
+    def _keep(self, job: Job, progress: JobProgress | None, engine: Engine) -> None:
+        failures = self._failures.setdefault(job.id, _Failures())
+        problem = None
+        if progress is not None and progress.failure is None:
+            if progress.commits and failures.count:
+                failures.count = 0
+                self.store.explain(job.id, None)
+            return
+        now = self._clock.now()
+        if progress is not None and progress.failure is not None and failures.not_before is None:
+            problem = progress.failure.to_error()
+            if progress.commits:
+                failures.count = 0
+        elif failures.not_before is None or failures.not_before <= now:
+            failures.not_before = None
+            try:
+                engine.call(self._request(job), wait=None if self._starts_engines else 0)
+                self._owners[job.id] = job.owner
+                return
+            except ServerError as error:
+                if error.code in _ENGINE_GONE:
+                    return  # the next check starts it in the next engine
+                problem = error
+        if problem is not None:
+            self._failed(job, failures, problem, now)
+
+    def _failed(self, job: Job, failures: _Failures, problem: ServerError, now: datetime) -> None:
+        failures.count += 1
+        logger.warning("the job %s failed (%d): %s", job.id, failures.count, problem)
+        if problem.code in _FINAL or failures.count >= _STARTS:
+            self.store.end(job.id, JobState.FAILED, str(problem), now)
+            self._end(job.id, job.owner)
+            return
+        self.store.explain(job.id, str(problem))
+        pause = min(2.0 ** (failures.count - 1), _LONGEST_PAUSE)
+        failures.not_before = now + timedelta(seconds=pause)
+
+    def _request(self, job: Job) -> StartJob:
+        return StartJob(
+            job_id=job.id,
+            inserts=job.inserts,
+            settings=job.settings,
+            interval=job.interval,
+            user=job.owner,
+            admissions=self._admit(job),
+        )
+
+    def _running_in(self, engine: Engine) -> dict[str, JobProgress]:
+        try:
+            return dict(engine.call(InspectJobs(), wait=0).jobs)
+        except ServerError as error:
+            if error.code in _ENGINE_GONE:
+                return {}
+            raise
+
+    def _stop_others(self, wanted: Collection[str]) -> None:
+        """Stop the jobs that another server has been told to stop."""
+        for job_id in self._owners.keys() - wanted:
+            self._end(job_id, self._owners[job_id])
+
+    def _end(self, job_id: str, owner: str) -> None:
+        try:
+            self._engine_of(owner).call(EndJob(job_id=job_id), wait=0)
+        except ServerError as error:
+            if error.code not in _ENGINE_GONE:
+                raise
+        self._owners.pop(job_id, None)
+        self._failures.pop(job_id, None)
+        if self._renewed.pop(job_id, None) is not None:
+            self._ledger.release(_LEASE + job_id, self._server_id)
+
+    def _has_lease(self, job: Job) -> bool:
+        """Take or renew the lease of a job; False if another server runs it."""
+        if not self._shared:
+            return True
+        now, key = self._clock.now(), _LEASE + job.id
+        renewed = self._renewed.get(job.id)
+        if renewed is not None and now - renewed < timedelta(seconds=self._lease_seconds / 3):
+            return True
+        if renewed is not None:
+            mine = self._ledger.extend(key, self._server_id, now, self._lease_seconds)
+        else:
+            mine = self._ledger.claim(key, self._server_id, now, self._lease_seconds) is not None
+        if mine:
+            self._renewed[job.id] = now
+        elif renewed is not None:
+            del self._renewed[job.id]
+            self._end(job.id, job.owner)
+        return mine

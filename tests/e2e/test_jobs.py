@@ -1,0 +1,129 @@
+"""INSERTs over streams: jobs that go on without their client, each row once, until stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+import tidegate
+from tests.support.fixtures.server import Server, last_rows, run_as
+from tests.support.waiting import wait_until
+
+ROWS = 40
+GENERATOR = """CREATE TEMPORARY TABLE log (id INT, title STRING, day AS current_date()) WITH (
+  'connector' = 'faker', 'rows-per-second' = '20',
+  'fields.id.expression' = '#{number.numberBetween ''0'',''1000''}',
+  'fields.title.expression' = '#{book.title}'
+)"""
+
+
+def arrive(folder: Path, number: int) -> None:
+    """Let a file arrive, with ROWS rows that no other file has."""
+    rows = (f'{{"id": {number * ROWS + n}}}\n' for n in range(ROWS))
+    hidden = folder / f".{number}"
+    hidden.write_text("".join(rows))
+    hidden.rename(folder / f"{number}.json")
+
+
+def count_and_distinct(server: Server, table: str) -> tuple[int, int]:
+    with closing(server.connect()) as connection, connection.cursor() as cursor:
+        try:
+            [row] = last_rows(cursor, f"SELECT count(*), count(DISTINCT id) FROM {table}")
+        except tidegate.Error as problem:
+            if problem.code in ("ENGINE_LOST", "ENGINE_UNAVAILABLE"):
+                return (-1, -1)
+            raise
+    return row
+
+
+@pytest.mark.faults
+def test_each_row_arrives_once_though_engine_and_gateway_die(
+    start_server: Callable[..., Server], tmp_path: Path
+) -> None:
+    folder = tmp_path / "arriving"
+    folder.mkdir()
+    server = start_server()
+
+    def all_there(files: int) -> None:
+        wanted = (files * ROWS, files * ROWS)
+        wait_until(lambda: count_and_distinct(server, "target") == wanted, f"{files} files", 120)
+
+    arrive(folder, 0)
+    with closing(server.connect()) as connection, connection.cursor() as cursor:
+        last_rows(
+            cursor,
+            "SET 'execution.checkpointing.interval' = '1 s'",
+            "CREATE TABLE target (id INT) USING delta",
+            f"INSERT INTO target SELECT id FROM STREAM read_files('{folder}', format => 'json')",
+        )
+    all_there(1)
+    engine = server.wait_for_engine()
+    arrive(folder, 1)
+    for pid in (engine["pid"], engine["jvm_pid"]):
+        os.kill(pid, signal.SIGKILL)
+    arrive(folder, 2)
+    all_there(3)
+    processes = server.processes()
+    arrive(folder, 3)
+    server.process.kill()
+    psutil.wait_procs(processes, 60)
+    server = start_server()
+    arrive(folder, 4)
+    all_there(5)
+    [(job, _, status, *_)] = run_as(server, "root", "SHOW JOBS")
+    assert status == "RUNNING"
+    run_as(server, "root", f"STOP JOB '{job}'")
+    arrive(folder, 5)
+    [(_, _, status, *_)] = run_as(server, "root", "SHOW JOBS")
+    assert status == "STOPPED"
+    assert count_and_distinct(server, "target") == (5 * ROWS, 5 * ROWS)
+
+
+@pytest.mark.spark
+def test_a_job_has_the_privileges_of_its_owner(guarded_server: Server) -> None:
+    run_as(
+        guarded_server,
+        "root",
+        "CREATE SCHEMA jobs",
+        "CREATE TABLE jobs.logged (id INT, title STRING) USING delta",
+        "CREATE TABLE jobs.counted (id INT) USING delta",
+        "GRANT USAGE ON SCHEMA jobs TO USER ann",
+    )
+    with (
+        closing(guarded_server.connect(user="ann")) as connection,
+        connection.cursor() as cursor,
+    ):
+        insert = "INSERT INTO jobs.logged SELECT id, title FROM log"
+        last_rows(cursor, "SET 'execution.checkpointing.interval' = '1 s'", GENERATOR)
+        with pytest.raises(tidegate.Error, match="jobs.logged"):
+            cursor.execute(insert)
+        assert last_rows(cursor, "SHOW JOBS") == []
+        run_as(guarded_server, "root", "GRANT MODIFY, SELECT ON TABLE jobs.logged TO USER ann")
+        last_rows(cursor, "BEGIN STATEMENT SET", insert)
+        cursor.execute("INSERT INTO jobs.counted SELECT id FROM log WHERE id < 500")
+        with pytest.raises(tidegate.Error, match="jobs.counted"):
+            cursor.execute("END")
+        assert last_rows(cursor, "SHOW JOBS") == []
+        run_as(guarded_server, "root", "GRANT MODIFY, SELECT ON TABLE jobs.counted TO USER ann")
+        last_rows(
+            cursor,
+            "BEGIN STATEMENT SET",
+            insert,
+            "INSERT INTO jobs.counted SELECT id FROM log WHERE id < 500",
+            "END",
+        )
+        [(job, *_)] = last_rows(cursor, "SHOW JOBS")
+    # The client and its temporary table are gone; the job is not.
+    counts = "SELECT (SELECT count(*) FROM jobs.logged), (SELECT count(*) FROM jobs.counted)"
+    wait_until(lambda: all(run_as(guarded_server, "ann", counts)[0]), "no rows came", 60)
+    assert run_as(guarded_server, "bob", "SHOW JOBS") == []
+    with pytest.raises(tidegate.Error, match="There is no job"):
+        run_as(guarded_server, "bob", f"STOP JOB '{job}'")
+    run_as(guarded_server, "ann", f"STOP JOB '{job}'")
+    run_as(guarded_server, "root", "DROP SCHEMA jobs CASCADE")
