@@ -494,7 +494,8 @@ class Handlers:
             return analyze_insert(child, request, self._tables)
 
     def start_job(self, request: StartJob, operation: Operation) -> Done:
-        self._jobs.start(request, operation.check)
+        with running_as(self._spark, request.user):
+            self._jobs.start(request, operation.check)
         return Done()
 
     def inspect_jobs(self, request: InspectJobs) -> JobsInspected:
