@@ -100,13 +100,20 @@ def test_a_topic_is_taken_in_across_a_restart(start_server: StartServer, broker:
     produce(broker, *range(5))
     server = start_server(kafka)
     server.wait_for_engine()
+    query = (
+        "SELECT CAST(CAST(value AS STRING) AS INT) AS n FROM STREAM read_kafka("
+        f"bootstrapServers => '{broker}', subscribe => 'n', startingOffsets => 'earliest')"
+    )
     named_rows(
         server,
-        "CREATE MATERIALIZED TABLE numbers FRESHNESS = INTERVAL '1' DAY AS "
-        "SELECT CAST(CAST(value AS STRING) AS INT) AS n FROM STREAM read_kafka("
-        f"bootstrapServers => '{broker}', subscribe => 'n', startingOffsets => 'earliest')",
+        f"CREATE MATERIALIZED TABLE numbers FRESHNESS = INTERVAL '1' DAY AS {query}",
         "ALTER MATERIALIZED TABLE numbers REFRESH",
+        "CREATE TABLE copied (n INT) USING delta",
+        "SET 'execution.checkpointing.interval' = '1 s'",
+        f"INSERT INTO copied {query}",
     )
+    copied = "SELECT n FROM copied ORDER BY n"
+    wait_until(lambda: len(named_rows(server, copied)) == 5, "the job did not begin")
     server.stop()
     produce(broker, *range(5, 9))
     server = start_server(kafka)
@@ -117,3 +124,5 @@ def test_a_topic_is_taken_in_across_a_restart(start_server: StartServer, broker:
         assert [row["n"] for row in rows] == list(range(9))
     [last] = named_rows(server, "SHOW REFRESH HISTORY FOR numbers LIMIT 1")
     assert last["action"] == "NO_DATA"
+    wait_until(lambda: len(named_rows(server, copied)) >= 9, "the job did not go on")
+    assert [row["n"] for row in named_rows(server, copied)] == list(range(9))

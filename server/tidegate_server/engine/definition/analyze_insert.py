@@ -10,7 +10,8 @@ from tidegate_server.core.messages.requests import AnalyzeInsert
 from tidegate_server.core.model.names import qualify, quote_identifier, visible_name
 from tidegate_server.core.sql.streams import find_stream
 from tidegate_server.engine.definition.analyze import analyze_stream
-from tidegate_server.engine.query.connector_views import expand_endless
+from tidegate_server.engine.gate.gate import names_of_parsed
+from tidegate_server.engine.query.connector_views import endless_stream, expand_endless
 from tidegate_server.engine.query.references import parse_query, parse_statement
 from tidegate_server.engine.query.resolution import current_place
 from tidegate_server.engine.query.streams import check_rows, with_columns
@@ -31,11 +32,15 @@ def reads_stream(child: Child, text: str) -> bool:
     with child.lock:
         if find_stream(text) is not None:
             return True
-        ingested = expand_endless(child.spark, parse_query(child.spark, text))
+        spark = child.spark
+        names = names_of_parsed(spark, parse_statement(spark, text))
+        if all(endless_stream(spark, parts) is None for parts in names):
+            return False
+        ingested = expand_endless(spark, parse_query(spark, text))
         if (stream := find_stream(ingested)) is None:
             return False
         try:
-            check_rows(child.spark, stream.with_view(ingested))
+            check_rows(spark, stream.with_view(ingested))
         except ServerError:
             return False
         return True

@@ -44,15 +44,23 @@ def expand_connectors(spark: SparkSession, parsed: ParsedQuery) -> str:
 
 def expand_endless(spark: SparkSession, parsed: ParsedQuery) -> str:
     """Return the same for tables without an end alone, temporary ones included."""
-    streams = {}
-    for reference in parsed.references:
-        parts = reference.parts
-        if (view := temporary_view(spark, parts)) is not None:
-            streams[parts] = _temporary_stream(view)
-        elif (entry := _connector_view(spark, parts)) is not None:
-            bounded = _properties(entry).get(ROWS_PROPERTY)
-            streams[parts] = None if bounded else _stream_of(spark, parts)
-    return _expand(parsed, streams)
+    return _expand(
+        parsed,
+        {
+            reference.parts: endless_stream(spark, reference.parts)
+            for reference in parsed.references
+        },
+    )
+
+
+def endless_stream(spark: SparkSession, parts: tuple[str, ...]) -> str | None:
+    """Return the query over the stream of a table without an end; None for any other name."""
+    if (temporary := temporary_view(spark, parts)) is not None:
+        return _temporary_stream(temporary)
+    view = _connector_view(spark, parts)
+    if view is None or _properties(view).get(ROWS_PROPERTY):
+        return None
+    return stream_query(str(view.viewText().get()), _properties(view))
 
 
 def _temporary_stream(view: Any) -> str | None:
