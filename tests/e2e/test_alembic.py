@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from tests.dialect.migrations import Migrations
 from tests.support.fixtures.server import Server
+from tests.support.full_run import FULL
 from tidegate_sqlalchemy import CreateMaterializedTable
 from tidegate_sqlalchemy.alembic import declare
 
@@ -87,12 +88,15 @@ def test_migrations_follow_the_declarations_and_lead_back(
     assert "INTERVAL '2' HOUR" in definition(engine)
     assert "total" in definition(engine)
 
-    written = migrations.generate("later", model(daily(summing, hours=3)))
-    assert "op.drop_materialized_table" not in written
-    migrations.upgrade()
-    migrations.downgrade("three")
-    assert "INTERVAL '2' HOUR" in definition(engine)
-    migrations.upgrade()
+    last = "three"
+    if FULL:
+        last = "later"
+        written = migrations.generate(last, model(daily(summing, hours=3)))
+        assert "op.drop_materialized_table" not in written
+        migrations.upgrade()
+        migrations.downgrade("three")
+        assert "INTERVAL '2' HOUR" in definition(engine)
+        migrations.upgrade()
 
     other = CreateMaterializedTable("other", "SELECT 1 AS a")
     written = migrations.generate("four", model(other))
@@ -100,7 +104,7 @@ def test_migrations_follow_the_declarations_and_lead_back(
     migrations.upgrade()
     assert tables(engine) == ["orders", "other"]
 
-    migrations.downgrade("later")
+    migrations.downgrade(last)
     assert tables(engine) == ["daily", "orders"]
     assert "total" in definition(engine)
     migrations.downgrade("base")

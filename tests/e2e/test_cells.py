@@ -14,11 +14,12 @@ from pyhive import hive
 
 from bench.servers import spark_thrift_server
 from tests.support.fixtures.server import Server
+from tests.support.full_run import FULL
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
-ROWS = 10_000
-PAGE = 5_000
+ROWS = 10_000 if FULL else 4_000
+PAGE = ROWS // 2
 HASH = "xxhash64(id, '{salt}')"
 SETTINGS = ("SET spark.sql.session.timeZone=America/St_Johns", "SET spark.sql.ansi.enabled=true")
 

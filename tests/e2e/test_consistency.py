@@ -16,8 +16,8 @@ from tests.support.full_run import FULL
 
 pytestmark = pytest.mark.spark
 
-CASCADES = 1_000 if FULL else 5
-READERS = 3
+CASCADES = 1_000 if FULL else 4
+READERS = 3 if FULL else 2
 SNAPSHOT = "SET 'materialized-table.read.consistency' = 'SNAPSHOT'"
 LATEST = "SET 'materialized-table.read.consistency' = 'LATEST'"
 BOTH = "SELECT (SELECT sum(amount) FROM dwd), (SELECT sum(total) FROM dws)"

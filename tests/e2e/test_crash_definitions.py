@@ -78,8 +78,7 @@ def cases() -> list[Case]:
 
 TELLING = {
     (Point.AFTER_STORAGE, "jvm"),
-    (Point.BEFORE_FILES, "jvm"),
-    (Point.AFTER_REMOVAL, "gateway"),
+    (Point.BEFORE_FILES, "gateway"),
 }
 
 

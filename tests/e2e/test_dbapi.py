@@ -13,6 +13,7 @@ from impala.tests import _dbapi20_tests
 
 import tidegate
 from tests.support.fixtures.server import Server
+from tests.support.full_run import FULL
 
 pytestmark = pytest.mark.spark
 
@@ -62,6 +63,7 @@ class Suite(_dbapi20_tests.DatabaseAPI20Test):
     def test_setoutputsize(self) -> None: ...
 
 
+@pytest.mark.skipif(not FULL, reason="for the long run; test_clients makes impyla's main calls")
 class TestImpyla(Suite):
     """Impyla against this server."""
 

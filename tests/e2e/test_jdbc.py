@@ -21,9 +21,10 @@ VALUES = (
 )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def table(server: Server) -> Iterator[str]:
-    """A materialized table with a key and a comment, over a source, in a new schema."""
+    """A materialized table with a key and a comment, over a source, in a new schema; no test
+    refreshes it."""
     name = f"jdbc_{uuid.uuid4().hex[:8]}"
     with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
         cursor.execute(f"CREATE SCHEMA {name}")

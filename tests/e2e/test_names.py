@@ -290,6 +290,8 @@ def test_names_of_one_session(server: Server) -> None:
 # ---- six sessions ------------------------------------------------------------------------------
 
 SESSIONS = 6
+STATEMENTS = 25 if FULL else 15
+"""How many each of them runs in a round."""
 
 
 def any_statement(rng: random.Random, number: int) -> str:
@@ -346,7 +348,7 @@ def test_names_of_six_sessions(server: Server, schema: str) -> None:
         codes: Counter[str] = Counter()
         seeds = [round_number * SESSIONS + number + 1 for number in range(SESSIONS)]
         threads = [
-            threading.Thread(target=run_at_random, args=(server, schema, seed, 25, codes))
+            threading.Thread(target=run_at_random, args=(server, schema, seed, STATEMENTS, codes))
             for seed in seeds
         ]
         for thread in threads:

@@ -32,28 +32,23 @@ def cursor(server: Server) -> Iterator[tidegate.Cursor]:
         cursor.execute(f"DROP SCHEMA {schema} CASCADE")
 
 
-@pytest.mark.parametrize(
-    ("settings", "code"),
-    [
-        (ZONE, "INVALID_CONF_VALUE.TIME_ZONE"),
-        ({"spark.driver.memory": "8g"}, "CANNOT_MODIFY_CONFIG"),
-        ({"execution.mode": "nowhere"}, "MT_EXECUTION_MODE"),
-        ({"materialized-table.initialise": "ON_CREATE"}, "MT_OPTION_UNKNOWN"),
-    ],
-)
-def test_what_set_refuses_opens_no_session(
-    server: Server, cursor: tidegate.Cursor, settings: dict[str, str], code: str
-) -> None:
-    [(key, value)] = settings.items()
-    with pytest.raises(tidegate.Error) as refused:
-        cursor.execute(f"SET '{key}' = '{value}'" if key[:2] != "sp" else f"SET {key} = {value}")
-    with pytest.raises(tidegate.Error) as unopened:
-        server.connect(settings=settings)
-    assert unopened.value.code == refused.value.code == code
-    # Superset looks for the message of a call between double quotes, so it has none itself.
-    assert str(unopened.value) == str(refused.value).replace('"', "'")
-    with pytest.raises(hive.Error, match=code.replace(".", r"\.")):
-        hive.connect(server.host, server.port, configuration=settings)
+def test_what_set_refuses_opens_no_session(server: Server, cursor: tidegate.Cursor) -> None:
+    for key, value, code in (
+        ("spark.sql.session.timeZone", "Nowhere/Bad", "INVALID_CONF_VALUE.TIME_ZONE"),
+        ("spark.driver.memory", "8g", "CANNOT_MODIFY_CONFIG"),
+        ("execution.mode", "nowhere", "MT_EXECUTION_MODE"),
+        ("materialized-table.initialise", "ON_CREATE", "MT_OPTION_UNKNOWN"),
+    ):
+        setting = f"{key} = {value}" if key.startswith("spark.") else f"'{key}' = '{value}'"
+        with pytest.raises(tidegate.Error) as refused:
+            cursor.execute(f"SET {setting}")
+        with pytest.raises(tidegate.Error) as unopened:
+            server.connect(settings={key: value})
+        assert unopened.value.code == refused.value.code == code
+        # Superset looks for the message of a call between double quotes, so it has none itself.
+        assert str(unopened.value) == str(refused.value).replace('"', "'")
+        with pytest.raises(hive.Error, match=code.replace(".", r"\.")):
+            hive.connect(server.host, server.port, configuration={key: value})
 
 
 def test_settings_of_a_statement_are_checked(cursor: tidegate.Cursor) -> None:

@@ -120,8 +120,9 @@ IN_QUERY = (
     "BEGIN {}; END",
     "BEGIN FOR x AS {} DO SELECT x.s; END FOR; END",
 )
-_SAMPLED = 5
-"""Of so many combinations one is tried, unless all are."""
+_SAMPLED = 7
+"""Of so many combinations one is tried, unless all are: in each place one thing, since neither
+number of places is divisible by it."""
 OWNED = ("own", "own_view", "own_function", "made")
 
 

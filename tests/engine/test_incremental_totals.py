@@ -72,7 +72,7 @@ def refresh_and_compare(mt: Maintained) -> tuple[str, str]:
 
 def test_rows_follow_from_totals(session: Session, sources: str) -> None:
     tables = [Maintained(session, sources, query) for query in [*QUERIES][::EACH]]
-    for change, changed in [*CHANGES.items()][::EACH]:
+    for change, changed in [*CHANGES.items()] if FULL else [*CHANGES.items()][:5:2]:
         session.execute(change)
         for mt in tables:
             follows = "GROUPS_COMBINED" if changed in QUERIES[mt.query] else "SOURCES_UNCHANGED"
@@ -130,14 +130,15 @@ def test_extremes_follow_unless_they_were_removed(session: Session, sources: str
         sources,
         "SELECT max(k) FILTER (WHERE id = 38) AS hi, min(n) FILTER (WHERE k > 'a') AS lo FROM t",
     )
-    for change, keyed, keyless in (
+    steps = (
         ("INSERT INTO t SELECT id, k, n - 40, p, w, b, ts, dt FROM t WHERE id IN (7, 11)", *YES),
         ("DELETE FROM t WHERE n BETWEEN 4 AND 8", *YES),
         ("DELETE FROM t WHERE k = 'a' AND n = 1", "KEYS_AFFECTED", "GROUPS_COMBINED"),
         ("DELETE FROM t WHERE n = -33", "KEYS_AFFECTED", "AGGREGATE_WITHOUT_KEYS"),
         ("DELETE FROM t WHERE id = 38", "KEYS_AFFECTED", "GROUPS_COMBINED"),
         ("INSERT INTO t (id, k) VALUES (38, '0')", "KEYS_AFFECTED", "GROUPS_COMBINED"),
-    ):
+    )
+    for change, keyed, keyless in steps if FULL else steps[:4]:
         session.execute(change)
         assert (change, refresh_and_compare(by_key)[1], refresh_and_compare(over_all)[1]) == (
             change,

@@ -150,7 +150,7 @@ def test_a_result_beyond_its_users_quota_is_refused(limited: EngineProcess) -> N
 
 def test_the_page_of_a_job_is_named_where_sparks_ui_is_on(limited: EngineProcess) -> None:
     session = Session(limited.client())
-    session.rows("SELECT count(*) FROM range(100000) a, range(5000) b WHERE a.id % 7 = b.id % 11")
+    session.rows("SELECT count(*) FROM range(100000) a, range(700) b WHERE a.id % 7 = b.id % 11")
     url = session.client.progress[0].tracking_url
     with urllib.request.urlopen(url, timeout=20) as page:
         assert "Details for Job" in page.read().decode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.fixtures.spark import Lake
+from tests.support.full_run import FULL
 from tests.support.materialized import Materialized
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.clauses import Assertion, Violation
@@ -90,7 +91,11 @@ def rejection(mt: Materialized, **changed: object) -> ServerError:
     return caught.value
 
 
-@pytest.mark.parametrize("type", TYPES)
+PLAINER = {"BOOLEAN", "TINYINT", "BIGINT", "FLOAT"}
+"""Types whose values are written as those of DOUBLE and DECIMAL; a quick run leaves them out."""
+
+
+@pytest.mark.parametrize("type", [each for each in TYPES if FULL or each not in PLAINER])
 def test_values_of_a_type_are_given_back(lake: Lake, type: str) -> None:
     mt = partitioned_table(lake, *TYPES[type], type=type, query="SELECT id, p FROM t")
     settings = {"settings": ZONE}

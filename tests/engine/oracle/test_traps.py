@@ -15,7 +15,7 @@ from tests.support.full_run import FULL
 
 pytestmark = pytest.mark.spark
 
-CHOSEN = tuple(TRAPS)[:: 1 if FULL else 13]
+CHOSEN = tuple(TRAPS)[:: 1 if FULL else 17]
 
 
 @pytest.fixture(scope="module")

@@ -133,6 +133,9 @@ class Metastore:
 
     def register(self, name: TableName, location: str, comment: str) -> None:
         """Register a Delta directory as a table; repeating this is harmless."""
+        # Each engine does this again; IF NOT EXISTS would read the Delta log before it looks.
+        if self._catalog.tableExists(name.schema, name.table):
+            return
         schema = quote_identifier(name.schema)
         self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(name.catalog)}.{schema}")
         self._spark.sql(
