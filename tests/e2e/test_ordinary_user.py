@@ -94,7 +94,6 @@ def test_tpcds_queries_of_an_ordinary_user(house: Server, tmp_path: Path) -> Non
     assert different == []
 
 
-@pytest.mark.skipif(not FULL, reason="for the long run; test_demo runs it for an administrator")
 def test_the_demo_runs_with_a_schema_and_files_that_were_granted(
     house: Server, tmp_path: Path
 ) -> None:
