@@ -105,6 +105,14 @@ def test_a_job_has_the_privileges_of_its_owner(guarded_server: Server) -> None:
             cursor.execute(insert)
         assert last_rows(cursor, "SHOW JOBS") == []
         run_as(guarded_server, "root", "GRANT MODIFY, SELECT ON TABLE jobs.logged TO USER ann")
+        for text, place in (
+            ("INSERT INTO jobs.logged\n SELECT id, nope FROM log", "(line 2, column 13)"),
+            ("INSERT INTO jobs.nothing SELECT id FROM log", "(line 1, column 13)"),
+            ("INSERT INTO jobs.logged (id, nope) SELECT id, title FROM log", "nope"),
+        ):
+            with pytest.raises(tidegate.Error) as wrong:
+                cursor.execute(text)
+            assert place in str(wrong.value)
         last_rows(cursor, "BEGIN STATEMENT SET", insert)
         cursor.execute("INSERT INTO jobs.counted SELECT id FROM log WHERE id < 500")
         with pytest.raises(tidegate.Error, match="jobs.counted"):

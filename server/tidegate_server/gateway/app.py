@@ -327,6 +327,7 @@ class Gateway:
             stack.enter_context(_Repeat(watch.check, CHECK_SECONDS, "store-watch"))
             memory = _Repeat(self._engines.check, MEMORY_SECONDS, "engine-memory")
             stack.enter_context(memory)
+            stack.enter_context(_Repeat(self._jobs.check, JOB_SECONDS, "jobs"))
             for courier in self._couriers:
                 courier.start()
                 stack.callback(courier.close)
@@ -334,7 +335,6 @@ class Gateway:
             stack.callback(refreshes_ended.wait, _REFRESH_PATIENCE)
             stack.callback(self._engines.stop)
             stack.callback(self._close_scheduler, refreshes_ended)
-            stack.enter_context(_Repeat(self._jobs.check, JOB_SECONDS, "jobs"))
             self._maintenance.open()
             stack.callback(self._maintenance.close)
             self.host, self.port = self._listener.start()

@@ -697,6 +697,9 @@ class AnalyzeInsert(Request[InsertAnalyzed]):
 
     session_id: str
     sql: str
+    """The query, where it is in the statement."""
+    head: str
+    """The text of the statement before the query."""
     target: tuple[str, ...]
     """The name after INTO, as it was written."""
     columns: tuple[str, ...] = ()

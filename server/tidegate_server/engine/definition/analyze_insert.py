@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import Code, ServerError, error
@@ -27,13 +28,15 @@ def reads_stream(child: Child, text: str) -> bool:
     itself, as one with LIMIT does.
 
     :raises ServerError: MT_STREAM_UNUSABLE or PARSE_SYNTAX for an invalid STREAM.
-    :raises pyspark.errors.ParseException: if Spark cannot parse the query.
     """
     with child.lock:
         if find_stream(text) is not None:
             return True
         spark = child.spark
-        names = names_of_parsed(spark, parse_statement(spark, text))
+        try:
+            names = names_of_parsed(spark, parse_statement(spark, text))
+        except ParseException:
+            return False  # the statement fails in the same way
         if all(endless_stream(spark, parts) is None for parts in names):
             return False
         ingested = expand_endless(spark, parse_query(spark, text))
@@ -63,8 +66,10 @@ def analyze_insert(child: Child, request: AnalyzeInsert, format: TableFormat) ->
             for column in analysis.schema
         )
         columns = listed if request.columns else ""
+        # In the user's words, so that an error has its place and names.
+        written = parse_statement(child.spark, f"{request.head}SELECT {values}")
+        analyze_only(child.spark, written)
         probe = f"INSERT INTO {target.quoted()}{columns} SELECT {values}"
-        analyze_only(child.spark, parse_statement(child.spark, probe))
     state = format.find(target)
     if state is None:
         raise error(

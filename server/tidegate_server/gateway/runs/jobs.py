@@ -115,6 +115,8 @@ class JobKeeper:
             self._stop_others({job.id for job in jobs})
             for owner in {job.owner for job in jobs}:
                 engine = self._engine_of(owner)
+                if not engine.ready and not self._starts_engines:
+                    continue  # it will be, or another server takes over
                 found = self._running_in(engine)
                 for job in jobs:
                     if job.owner == owner and self._has_lease(job):

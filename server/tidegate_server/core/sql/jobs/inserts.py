@@ -41,7 +41,8 @@ def _read(text: str, tokens: Sequence[Token]) -> Insert | None:
         return None  # Spark reports it
     if not _is_query(at, 0):
         return None
-    return Insert(name=name, columns=columns, query=text[at.offset :].rstrip().rstrip(";").rstrip())
+    query = text[at.offset :].rstrip().rstrip(";").rstrip()
+    return Insert(name=name, columns=columns, head=text[: at.offset], query=query)
 
 
 def _is_query(at: Cursor, ahead: int) -> bool:

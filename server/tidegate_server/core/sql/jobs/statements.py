@@ -5,7 +5,10 @@ https://nightlies.apache.org/flink/flink-docs-stable/docs/dev/table/sql/insert/
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+_NOT_A_BREAK = re.compile(r"[^\n]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +17,14 @@ class Insert:
 
     name: tuple[str, ...]
     columns: tuple[str, ...]
+    head: str
+    """The text before the query."""
     query: str
+
+    @property
+    def placed_query(self) -> str:
+        """The query where it is in the statement, after blanks, for the positions of errors."""
+        return _NOT_A_BREAK.sub(" ", self.head) + self.query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

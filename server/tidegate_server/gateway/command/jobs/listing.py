@@ -8,6 +8,7 @@ from tidegate_server.core.model.names import visible_name
 from tidegate_server.core.model.result import Result, RowsResult, nothing
 from tidegate_server.core.model.types import text_schema
 from tidegate_server.core.sql.jobs.statements import DescribeJob, StopJob
+from tidegate_server.core.sql.redact import redact
 from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.runs.jobs import JobKeeper
@@ -43,7 +44,7 @@ def describe(statement: DescribeJob, context: Context) -> Result:
         rows.append(("commits since its last start", str(progress.commits)))
     for insert in job.inserts:
         columns = f" ({', '.join(insert.columns)})" if insert.columns else ""
-        rows.append((f"insert into {visible_name(insert.target)}{columns}", insert.query))
+        rows.append((f"insert into {visible_name(insert.target)}{columns}", redact(insert.query)))
     return RowsResult(text_schema("name", "value"), rows)
 
 

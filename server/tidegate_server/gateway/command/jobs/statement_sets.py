@@ -19,6 +19,7 @@ from tidegate_server.gateway.authorization.admission import admitting, judge_def
 from tidegate_server.gateway.authorization.features import allowed_features
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
+from tidegate_server.gateway.definition.build import stored_settings
 from tidegate_server.gateway.options import read_duration, spark_settings
 from tidegate_server.gateway.spark_session import ensure_session
 
@@ -99,10 +100,10 @@ def take(statement: SparkStatement, context: Context) -> bool:
 def _analyze(insert: Insert, context: Context) -> JobInsert | None:
     """Return an INSERT as a part of a job; None if its query reads no stream."""
     session_id = ensure_session(context)
-    if not context.engine.call(FindStream(session_id=session_id, sql=insert.query)).found:
+    if not context.engine.call(FindStream(session_id=session_id, sql=insert.placed_query)).found:
         return None
     with admitting(context):
-        judge_definition(insert.query, context)
+        judge_definition(insert.placed_query, context)
     target = resolve.find(insert.name, context)
     if target is not None:
         raise error(
@@ -114,7 +115,8 @@ def _analyze(insert: Insert, context: Context) -> JobInsert | None:
         )
     request = AnalyzeInsert(
         session_id=session_id,
-        sql=insert.query,
+        sql=insert.placed_query,
+        head=insert.head,
         target=insert.name,
         columns=insert.columns,
         features=allowed_features(context.session.user, context.services),
@@ -129,7 +131,7 @@ def _analyze(insert: Insert, context: Context) -> JobInsert | None:
         target=found.target,
         table_id=found.table_id,
         columns=insert.columns,
-        query=found.analysis.expanded_query,
+        query=found.analysis.expanded_query.strip(),
         probe=found.probe,
     )
 
@@ -149,7 +151,7 @@ def _submit(inserts: Sequence[JobInsert], context: Context) -> None:
         name=context.setting(JOB_NAME_OPTION) or f"insert-into_{targets}",
         owner=session.user,
         inserts=tuple(inserts),
-        settings=spark_settings(session.settings),
+        settings=spark_settings(stored_settings(context)),
         interval=(
             _DEFAULT_INTERVAL
             if interval is None
