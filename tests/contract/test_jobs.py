@@ -58,3 +58,13 @@ def test_a_job_ends_once(jobs: JobStore) -> None:
     assert not jobs.end("unknown", JobState.STOPPED, None, NOON)
     failed = replace(FIRST, state=JobState.FAILED, reason="no space left", ended_at=NOON)
     assert (jobs.all(), jobs.running()) == ((failed,), ())
+
+
+def test_only_old_jobs_that_ended_are_forgotten(jobs: JobStore) -> None:
+    for job in (FIRST, SECOND):
+        jobs.add(job)
+    jobs.end(FIRST.id, JobState.STOPPED, None, NOON)
+    jobs.forget(NOON)
+    assert len(jobs.all()) == 2
+    jobs.forget(NOON + timedelta(days=1))
+    assert jobs.all() == (SECOND,)

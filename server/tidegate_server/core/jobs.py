@@ -58,3 +58,10 @@ class Job:
     """Why it failed, or last failed and was started again."""
     created_at: datetime
     ended_at: datetime | None = None
+
+    @property
+    def status(self) -> str:
+        """Flink's word for its state."""
+        if self.state is JobState.RUNNING and self.reason is not None:
+            return "RESTARTING"
+        return self.state.value

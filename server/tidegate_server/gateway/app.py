@@ -267,6 +267,7 @@ class Gateway:
             clock=self._clock,
             server_id=server_id,
             lease_seconds=config.scheduler.lease,
+            kept_days=config.scheduler.history_days,
             shared=self._database.shared,
             starts_engines=self._engines.users is not None,
         )

@@ -354,6 +354,7 @@ class World:
             clock=FixedClock(),
             server_id="server-1",
             lease_seconds=30,
+            kept_days=90,
             shared=False,
             starts_engines=False,
         )

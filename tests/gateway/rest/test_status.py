@@ -50,6 +50,7 @@ def picture(**changes: object) -> Picture:
         "running_refreshes": 1,
         "due_workflows": 4,
         "tables": 1,
+        "jobs": {"RUNNING": 2, "FAILED": 0},
         "lags": (TableLag(table="c.d.t", seconds=1.5),),
     }
     return Picture(**{**known, **changes})  # type: ignore[arg-type]
@@ -71,6 +72,8 @@ def test_a_picture_becomes_gauges() -> None:
         "tidegate_refreshes_running 1.0",
         "tidegate_scheduler_due_workflows 4.0",
         "tidegate_store_up 1.0",
+        'tidegate_jobs{status="RUNNING"} 2.0',
+        'tidegate_jobs{status="FAILED"} 0.0',
         'tidegate_materialized_table_lag_seconds{table="c.d.t"} 1.5',
     ):
         assert line in text.splitlines()

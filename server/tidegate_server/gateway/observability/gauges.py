@@ -47,6 +47,8 @@ class Picture:
     due_workflows: int | None = None
     lags: tuple[TableLag, ...] | None = None
     tables: int | None = None
+    jobs: Mapping[str, int] | None = None
+    """How many jobs have each status."""
     load: EngineLoad | None = None
     user_engines: Mapping[str, EngineLoad | None] | None = None
     """The engines of users that are up, with their load; None if users have none of their own."""
@@ -102,6 +104,11 @@ def _store_metrics(picture: Picture) -> Iterator[Metric]:
         yield _gauge("scheduler_due_workflows", meaning, picture.due_workflows)
     if picture.tables is not None:
         yield _gauge("materialized_tables", "Materialized tables.", picture.tables)
+    if picture.jobs is not None:
+        jobs = GaugeMetricFamily("tidegate_jobs", "Jobs by status.", labels=("status",))
+        for status, count in sorted(picture.jobs.items()):
+            jobs.add_metric((status,), count)
+        yield jobs
     if picture.lags is not None:
         lag = GaugeMetricFamily(
             "tidegate_materialized_table_lag_seconds",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,7 @@ from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.link.memory import MemoryState
 from tidegate_server.gateway.observability.gauges import LONGEST_LIST, EngineLoad, Picture, TableLag
+from tidegate_server.gateway.runs.jobs import JobKeeper
 from tidegate_server.gateway.scheduler.base import Ledger
 from tidegate_server.gateway.session.manager import SessionManager
 from tidegate_server.gateway.store.database import StoreState
@@ -61,6 +63,7 @@ class GatewayStatus:
         store = services.store
         trouble = None if store is None else store.trouble
         running, due = _try_read(lambda: self._scheduler.load(now)) or (0, None)
+        keeper = services.jobs
         lags = None
         if tables is not None:
             lags = _try_read(lambda: lags_of(tables, services.ledger, now))
@@ -73,6 +76,7 @@ class GatewayStatus:
             due_workflows=due,
             tables=None if tables is None else len(tables),
             lags=lags,
+            jobs=None if keeper is None else _try_read(lambda: _statuses(keeper)),
             store_trouble=trouble.code if trouble is not None else None,
             store_failures={} if store is None else store.failures,
             load=None if services.memory is None else _load(services.memory.state),
@@ -118,6 +122,12 @@ def health(
         if state.problem is not None:
             problems.append(f"{user}: {state.problem}")
     return Health(missing=tuple(missing), problems=tuple(problems))
+
+
+def _statuses(keeper: JobKeeper) -> Mapping[str, int]:
+    """Return how many jobs have each status; no job has none of them."""
+    known = dict.fromkeys(("RUNNING", "RESTARTING", "FAILED"), 0)
+    return known | Counter(job.status for job in keeper.store.all())
 
 
 def _user_engines(services: Services) -> Mapping[str, EngineLoad | None] | None:

@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 CHECK_SECONDS: Final = 1.0
 _STARTS: Final = 6
 """How often a job is started without committing anything, before it counts as failed."""
+_FORGET_EVERY: Final = timedelta(hours=1)
 _LONGEST_PAUSE: Final = 60.0
 _FINAL: Final = frozenset({Code.ACCESS_DENIED.name, Code.JOB_TARGET_LOST.name})
 """Errors that do not go away by themselves."""
@@ -56,13 +57,14 @@ class JobKeeper:
         clock: Clock,
         server_id: str,
         lease_seconds: float,
+        kept_days: float,
         shared: bool,
         starts_engines: bool,
     ) -> None:
         """``admit`` judges a job by its owner's privileges and returns what its queries may access.
 
         ``shared`` says whether other servers use the store, ``starts_engines`` whether the engines
-        are those of users, which run only if they are used.
+        are those of users, which run only if they are used. Ended jobs are kept for ``kept_days``.
         """
         self.store = store
         self._ledger = ledger
@@ -71,6 +73,8 @@ class JobKeeper:
         self._clock = clock
         self._server_id = server_id
         self._lease_seconds = lease_seconds
+        self._kept = timedelta(days=kept_days)
+        self._forgot_at: datetime | None = None
         self._shared = shared
         self._starts_engines = starts_engines
         self._lock = threading.Lock()
@@ -109,7 +113,11 @@ class JobKeeper:
         return self._running_in(self._engine_of(job.owner)).get(job.id)
 
     def check(self) -> None:
-        """Start the jobs that should run and do not; restart failed ones."""
+        """Start the jobs that should run and do not; restart failed ones, forget old ones."""
+        now = self._clock.now()
+        if self._forgot_at is None or now - self._forgot_at > _FORGET_EVERY:
+            self.store.forget(now - self._kept)
+            self._forgot_at = now
         jobs = self.store.running()
         with self._lock:
             self._stop_others({job.id for job in jobs})

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import Row, delete, insert, select, update
 
 from tidegate_server.core.jobs import Job, JobState
 from tidegate_server.gateway.store.database import Database
@@ -35,6 +35,10 @@ class JobStore(Protocol):
 
     def end(self, job_id: str, state: JobState, reason: str | None, now: datetime) -> bool:
         """Record the end of a running job; False if it has ended before."""
+        ...
+
+    def forget(self, before: datetime) -> None:
+        """Delete the jobs that ended before a moment."""
         ...
 
 
@@ -69,6 +73,12 @@ class MemoryJobs:
             self._jobs[job_id] = replace(job, state=state, reason=reason, ended_at=now)
             return True
 
+    def forget(self, before: datetime) -> None:
+        with self._lock:
+            for job in tuple(self._jobs.values()):
+                if job.ended_at is not None and job.ended_at < before:
+                    del self._jobs[job.id]
+
 
 class SqlJobs:
     """Everything in the store."""
@@ -102,6 +112,10 @@ class SqlJobs:
         )
         with self._database.begin() as connection:
             return connection.execute(ended).rowcount == 1
+
+    def forget(self, before: datetime) -> None:
+        with self._database.begin() as connection:
+            connection.execute(delete(j).where(j.c.ended_at < before))
 
 
 def _row(job: Job) -> dict[str, Any]:

@@ -18,7 +18,7 @@ def show(context: Context) -> Result:
     """List the jobs that the user may see, newest first."""
     columns = ("job id", "job name", "status", "start time", "owner", "message")
     rows = [
-        (job.id, job.name, _status(job), job.created_at.isoformat(), job.owner, job.reason)
+        (job.id, job.name, job.status, job.created_at.isoformat(), job.owner, job.reason)
         for job in _visible(context)
     ]
     return RowsResult(text_schema(*columns), rows)
@@ -33,7 +33,7 @@ def describe(statement: DescribeJob, context: Context) -> Result:
     rows: list[tuple[str, str | None]] = [
         ("job id", job.id),
         ("job name", job.name),
-        ("status", _status(job)),
+        ("status", job.status),
         ("owner", job.owner),
         ("start time", job.created_at.isoformat()),
         ("end time", None if job.ended_at is None else job.ended_at.isoformat()),
@@ -57,13 +57,6 @@ def stop(statement: StopJob, context: Context) -> Result:
     if not _keeper(context).stop(job):
         context.note(f"Job {job.id} had ended before.")
     return nothing()
-
-
-def _status(job: Job) -> str:
-    """Return Flink's word for the state of a job."""
-    if job.state is JobState.RUNNING and job.reason is not None:
-        return "RESTARTING"
-    return job.state.value
 
 
 def _find(job_id: str, context: Context) -> Job:
