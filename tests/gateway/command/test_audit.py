@@ -257,3 +257,8 @@ def test_its_rows_are_only_gathered_for_administrators(audited: Audited) -> None
     for user in ("bob", "root"):
         audited.line(user, query)
     assert audited.asked == [False, True]
+
+
+def test_an_insert_that_becomes_a_job_names_its_target(audited: Audited) -> None:
+    line = audited.line("bob", "INSERT INTO plain SELECT * FROM STREAM rate()")
+    assert objects(line) == [("MODIFY", "TABLE", "c.d.plain")]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.jobs import JOB_INTERVAL_OPTION, JOB_NAME_OPTION, Job, JobInsert
 from tidegate_server.core.messages.requests import AnalyzeInsert, FindStream
+from tidegate_server.core.model.access import Act, ObjectKind
 from tidegate_server.core.model.names import visible_name
 from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.sql.jobs.statements import BeginStatementSet, EndStatementSet, Insert
@@ -159,6 +160,8 @@ def _submit(inserts: Sequence[JobInsert], context: Context) -> None:
         ),
         created_at=services.clock.now(),
     )
+    for insert in inserts:
+        context.record.add(Act.MODIFY.value, ObjectKind.TABLE.value, insert.target)
     with admitting(context):
         services.jobs.submit(job)
     context.note(f"Job {job.id} writes into {targets} until STOP JOB '{job.id}'.")
