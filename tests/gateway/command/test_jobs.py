@@ -15,6 +15,7 @@ from tidegate_server.core.messages.answers import JobProgress, failure
 from tidegate_server.core.messages.requests import EndJob, Execute, StartJob
 from tidegate_server.gateway.options import JOB_INTERVAL_OPTION, JOB_NAME_OPTION
 
+NOON_TEXT = NOW.isoformat()
 INSERT = "INSERT INTO t SELECT * FROM STREAM rate()"
 
 
@@ -125,6 +126,18 @@ def test_a_failed_job_is_started_again_and_given_up_in_the_end(world: World) -> 
     assert status == "FAILED" and "of the day" in str(message)
     assert 2 < len(requests(world, StartJob)) < 10
     assert len(requests(world, EndJob)) == 1
+
+
+def test_a_job_that_commits_again_is_no_longer_restarting(world: World) -> None:
+    world.execute(INSERT)
+    id = job_id(world)
+    world.jobs.store.explain(id, "of an earlier server")
+    world.engine.jobs = {id: JobProgress()}
+    world.jobs.check()
+    assert world.rows("SHOW JOBS")[0][2] == "RESTARTING"
+    world.engine.jobs = {id: JobProgress(commits=1)}
+    world.jobs.check()
+    assert world.rows("SHOW JOBS")[0][2:] == ("RUNNING", NOON_TEXT, "ann", None)
 
 
 def test_a_job_whose_table_is_gone_ends(world: World) -> None:

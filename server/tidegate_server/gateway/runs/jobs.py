@@ -103,8 +103,8 @@ class JobKeeper:
 
     def stop(self, job: Job) -> bool:
         """Stop a job for good; False if it has ended before."""
-        stopped = self.store.end(job.id, JobState.STOPPED, None, self._clock.now())
-        with self._lock:
+        with self._lock:  # so that no check starts it again
+            stopped = self.store.end(job.id, JobState.STOPPED, None, self._clock.now())
             self._end(job.id, job.owner)
         return stopped
 
@@ -118,8 +118,8 @@ class JobKeeper:
         if self._forgot_at is None or now - self._forgot_at > _FORGET_EVERY:
             self.store.forget(now - self._kept)
             self._forgot_at = now
-        jobs = self.store.running()
         with self._lock:
+            jobs = self.store.running()
             self._stop_others({job.id for job in jobs})
             for owner in {job.owner for job in jobs}:
                 engine = self._engine_of(owner)
@@ -134,7 +134,7 @@ class JobKeeper:
         failures = self._failures.setdefault(job.id, _Failures())
         problem = None
         if progress is not None and progress.failure is None:
-            if progress.commits and failures.count:
+            if progress.commits and (failures.count or job.reason is not None):
                 failures.count = 0
                 self.store.explain(job.id, None)
             return
