@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,8 @@ settings.load_profile("full" if FULL else "quick")
 _LAST = ("spark", "jdbc", "faults", "package")
 """Markers of slow tests, the slowest last."""
 
+_SAMPLED = 3
+"""One of so many thorough tests runs with ``--sampled``."""
 _ENGINES = frozenset({"start_engine", "spark_root"})
 """Fixtures that start Spark without a gateway."""
 _ENGINE_TESTS = Path(__file__).parent / "engine"
@@ -46,10 +50,33 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("shared")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option with which ``bin/test`` leaves tests out."""
+    parser.addoption(
+        "--sampled", action="store_true", help="run every third of the tests marked thorough"
+    )
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run quick tests first, whatever order the others are shuffled into."""
+    if config.getoption("--sampled"):
+        left_out = _left_out(items)
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=_weight)
+
+
+def _left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Return all but every third of the thorough tests of each file, whose first one stays."""
+    seen: Counter[Path] = Counter()
+    left_out = []
+    for item in items:
+        if item.get_closest_marker("thorough"):
+            if seen[item.path] % _SAMPLED:
+                left_out.append(item)
+            seen[item.path] += 1
+    return left_out
 
 
 def _weight(item: pytest.Item) -> int:

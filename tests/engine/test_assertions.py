@@ -13,7 +13,7 @@ from tidegate_server.core.refresh.request import RefreshPolicy
 from tidegate_server.engine.refresh.run import refresh
 from tidegate_server.engine.session.operations import Operation
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 ENOUGH = "row_count > 0.5 * previous(row_count)"
 FULL = {"policy": RefreshPolicy.FULL}

@@ -10,7 +10,7 @@ from tests.support.full_run import FULL
 from tidegate_server.core.model.clauses import Expectation, Violation
 from tidegate_server.core.model.runs import Strategy
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 EACH = 1 if FULL else 4
 AT_ONCE = 1 if FULL else 2

@@ -11,7 +11,7 @@ from tests.engine.maintained import Maintained
 from tests.support.full_run import FULL
 from tidegate_server.core.model.runs import Strategy
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 Make = Callable[..., Maintained]
 

@@ -10,7 +10,7 @@ from tests.support.full_run import FULL
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.request import RefreshPolicy
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 ROWS = "ROWS_CHANGED"
 KEYS = "KEYS_AFFECTED"

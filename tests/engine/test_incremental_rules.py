@@ -14,7 +14,7 @@ from tidegate_server.core.model.clauses import Expectation, Violation
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.request import RefreshPolicy
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 Make = Callable[..., Maintained]
 

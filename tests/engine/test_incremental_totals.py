@@ -11,7 +11,7 @@ from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.request import RefreshPolicy
 from tidegate_server.engine.incremental.aggregate_state import MOST_GROUPS
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 EACH = 1 if FULL else 2
 QUERIES = {

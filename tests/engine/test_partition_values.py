@@ -12,7 +12,7 @@ from tidegate_server.core.model.clauses import Assertion, Violation
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.request import RefreshPolicy
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 GROUPED = "SELECT p, count(*) AS n FROM t GROUP BY p"
 TYPES = {

@@ -16,7 +16,7 @@ from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.request import RefreshPolicy
 from tidegate_server.engine.query.immutable_region import check_region
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 OLD = "ds < '2024-02'"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -17,7 +17,7 @@ from tidegate_server.core.model.versions import SourceKind
 from tidegate_server.core.refresh.maintenance import RowPart
 from tidegate_server.engine.refresh.verify import compare
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 QUERY = "SELECT k, sum(n) AS n FROM t GROUP BY k"
 
