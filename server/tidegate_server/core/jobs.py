@@ -38,7 +38,7 @@ class JobInsert:
     query: str
     """The query over a stream, which does not depend on a session."""
     probe: str
-    """An INSERT of one row of NULLs into the target, of which the privilege to write is judged."""
+    """An INSERT of one row of NULLs into the target, used to check the privilege to write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -184,8 +184,8 @@ def test_jobs_are_their_owners(guarded_world: Guarded) -> None:
 class _Later:
     """A clock that stands still."""
 
-    def __init__(self, moment: object) -> None:
+    def __init__(self, moment: datetime) -> None:
         self._moment = moment
 
-    def now(self):  # type: ignore[no-untyped-def]
+    def now(self) -> datetime:
         return self._moment

@@ -1,4 +1,4 @@
-"""Runs jobs: one stream of Spark for each of their INSERTs, each batch of which arrives once."""
+"""Runs jobs: each INSERT is a Spark streaming query that writes every batch exactly once."""
 
 from __future__ import annotations
 

@@ -36,10 +36,8 @@ _DROP = re.compile(r"\bDROP\s+TABLE\b", re.IGNORECASE)
 
 def expand_connectors(spark: SparkSession, parsed: ParsedQuery) -> str:
     """Return a query with each table of a connector replaced by the query over its stream."""
-    return _expand(
-        parsed,
-        {reference.parts: _stream_of(spark, reference.parts) for reference in parsed.references},
-    )
+    names = {reference.parts for reference in parsed.references}
+    return _expand(parsed, {parts: _stream_of(_connector_view(spark, parts)) for parts in names})
 
 
 def expand_endless(spark: SparkSession, parsed: ParsedQuery) -> str:
@@ -60,7 +58,7 @@ def endless_stream(spark: SparkSession, parts: tuple[str, ...]) -> str | None:
     view = _connector_view(spark, parts)
     if view is None or _properties(view).get(ROWS_PROPERTY):
         return None
-    return stream_query(str(view.viewText().get()), _properties(view))
+    return _stream_of(view)
 
 
 def _temporary_stream(view: Any) -> str | None:
@@ -106,9 +104,8 @@ def drop_as_view(spark: SparkSession, text: str) -> str:
     return text if view is None else f"{text[:start]}VIEW {text[start + len('VIEW ') :]}"
 
 
-def _stream_of(spark: SparkSession, parts: tuple[str, ...]) -> str | None:
-    """Return the query over the stream of a connector's table; None for any other name."""
-    view = _connector_view(spark, parts)
+def _stream_of(view: Any | None) -> str | None:
+    """Return the query over the stream of a connector's table; None without one."""
     return None if view is None else stream_query(str(view.viewText().get()), _properties(view))
 
 

@@ -9,11 +9,11 @@ from sqlglot.tokenizer_core import Token
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.sql import clauses
 from tidegate_server.core.sql.cursor import Cursor
-from tidegate_server.core.sql.dialect import readable
+from tidegate_server.core.sql.dialect import head as first_tokens
 from tidegate_server.core.sql.jobs.statements import Insert
 
-_MANY = 16
-"""The fewest tokens that may not be all; a long list of columns has more."""
+_LONGEST_LIST = 4096
+"""Tokens that are enough for the longest list of columns; the rest, perhaps VALUES, may be long."""
 _QUERIES = ("SELECT", "WITH", "FROM", "TABLE", "(")
 
 
@@ -26,12 +26,14 @@ def read_insert(text: str, head: Sequence[Token]) -> Insert | None:
     """
     if not Cursor(text, head).sees("INSERT", "INTO"):
         return None
-    whole = len(head) < _MANY
-    return _read(text, head) or (None if whole else _read(text, readable(text)))
+    at = Cursor(text, head)
+    found = _read(at)
+    if found is None and at.ended:  # within the list of columns
+        found = _read(Cursor(text, first_tokens(text, _LONGEST_LIST)))
+    return found
 
 
-def _read(text: str, tokens: Sequence[Token]) -> Insert | None:
-    at = Cursor(text, tokens)
+def _read(at: Cursor) -> Insert | None:
     at.expect("INSERT", "INTO")
     at.accept("TABLE")
     try:
@@ -41,8 +43,8 @@ def _read(text: str, tokens: Sequence[Token]) -> Insert | None:
         return None  # Spark reports it
     if not _is_query(at, 0):
         return None
-    query = text[at.offset :].rstrip().rstrip(";").rstrip()
-    return Insert(name=name, columns=columns, head=text[: at.offset], query=query)
+    query = at.text[at.offset :].rstrip().rstrip(";").rstrip()
+    return Insert(name=name, columns=columns, head=at.text[: at.offset], query=query)
 
 
 def _is_query(at: Cursor, ahead: int) -> bool:

@@ -40,7 +40,7 @@ def describe(statement: DescribeJob, context: Context) -> Result:
         ("message", job.reason),
         ("interval", f"{job.interval:g} s"),
     ]
-    if job.state is JobState.RUNNING and (progress := _keeper(context).progress_of(job)):
+    if job.state is JobState.RUNNING and (progress := keeper(context).progress_of(job)):
         rows.append(("commits since its last start", str(progress.commits)))
     for insert in job.inserts:
         columns = f" ({', '.join(insert.columns)})" if insert.columns else ""
@@ -54,7 +54,7 @@ def stop(statement: StopJob, context: Context) -> Result:
     :raises ServerError: JOB_NOT_FOUND.
     """
     job = _find(statement.id, context)
-    if not _keeper(context).stop(job):
+    if not keeper(context).stop(job):
         context.note(f"Job {job.id} had ended before.")
     return nothing()
 
@@ -69,13 +69,14 @@ def _find(job_id: str, context: Context) -> Job:
 def _visible(context: Context) -> list[Job]:
     """Return the jobs of the user; for administrators, all."""
     rights = rights_of(context.session.user, context.services)
-    jobs = _keeper(context).store.all()
+    jobs = keeper(context).store.all()
     if rights is None or rights.administrator:
         return list(jobs)
     return [job for job in jobs if job.owner == context.session.user]
 
 
-def _keeper(context: Context) -> JobKeeper:
+def keeper(context: Context) -> JobKeeper:
+    """Return what keeps the jobs running."""
     if context.services.jobs is None:
         raise AssertionError("a gateway keeps jobs")
     return context.services.jobs

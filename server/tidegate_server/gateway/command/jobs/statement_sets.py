@@ -18,6 +18,7 @@ from tidegate_server.core.sql.parse import parse
 from tidegate_server.core.sql.statements import SparkStatement, Statement
 from tidegate_server.gateway.authorization.admission import admitting, judge_definition
 from tidegate_server.gateway.authorization.features import allowed_features
+from tidegate_server.gateway.command.jobs.listing import keeper
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
 from tidegate_server.gateway.definition.build import stored_settings
@@ -143,8 +144,6 @@ def _submit(inserts: Sequence[JobInsert], context: Context) -> None:
     :raises ServerError: ACCESS_DENIED or why it cannot be started.
     """
     services, session = context.services, context.session
-    if services.jobs is None:
-        raise AssertionError("a gateway keeps jobs")
     interval = context.setting(JOB_INTERVAL_OPTION)
     targets = ", ".join(str(visible_name(insert.target)) for insert in inserts)
     job = Job(
@@ -163,5 +162,5 @@ def _submit(inserts: Sequence[JobInsert], context: Context) -> None:
     for insert in inserts:
         context.record.add(Act.MODIFY.value, ObjectKind.TABLE.value, insert.target)
     with admitting(context):
-        services.jobs.submit(job)
+        keeper(context).submit(job)
     context.note(f"Job {job.id} writes into {targets} until STOP JOB '{job.id}'.")
