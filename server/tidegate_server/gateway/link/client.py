@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
+from tidegate_server.core.errors import Code
 from tidegate_server.core.messages.answers import Progress
 from tidegate_server.core.messages.requests import A, ChunkTicket, Request
+
+ABSENCE: Final = frozenset({Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name})
+"""The codes of errors which say that no engine answered."""
 
 
 class Engine(Protocol):

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import FoundTable, TablesFound
 from tidegate_server.core.messages.requests import FindTables, ListNames, RegisterTable
 from tidegate_server.core.model.names import SYSTEM_SCHEMA, TableName
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.definition.derived import views
-from tidegate_server.gateway.link.client import Engine
+from tidegate_server.gateway.link.client import ABSENCE, Engine
 from tidegate_server.gateway.store.stored_table import decode_definition
 
 logger = logging.getLogger(__name__)
@@ -145,7 +145,7 @@ def _register(entry: _Entry, engine: Engine) -> bool:
     try:
         engine.call(request)
     except ServerError as error:
-        if error.code in (Code.ENGINE_LOST.name, Code.ENGINE_UNAVAILABLE.name):
+        if error.code in ABSENCE:
             raise
         # One table that cannot be registered must not block the others.
         logger.warning("%s was not registered as %s: %s", entry.table.location, entry.name, error)

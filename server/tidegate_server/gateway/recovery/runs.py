@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
-from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import LastCommitted
 from tidegate_server.core.messages.requests import DropTable, LastCommit
 from tidegate_server.core.model.names import TableName
@@ -15,7 +15,7 @@ from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.table import Dropping, MaterializedTable
 from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.definition.derived import drop_view, views
-from tidegate_server.gateway.link.client import Engine
+from tidegate_server.gateway.link.client import ABSENCE, Engine
 from tidegate_server.gateway.runs.orders import (
     as_committed,
     close_run,
@@ -37,7 +37,6 @@ logger = logging.getLogger(__name__)
 _SLOWEST_WAIT = timedelta(hours=2)
 _SLOWEST_BEGIN = timedelta(minutes=5)
 """How long a refresh may stay QUEUED that waits neither for another one nor for its wave."""
-_ABSENT_ENGINE = frozenset({Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name})
 
 
 class Recovery:
@@ -77,7 +76,7 @@ class Recovery:
                 if self._is_stuck(table, now):
                     self._remove(table)
         except ServerError as error:
-            if error.code not in _ABSENT_ENGINE:
+            if error.code not in ABSENCE:
                 raise
             logger.info("recovery waits for an engine: %s", error)
             return False

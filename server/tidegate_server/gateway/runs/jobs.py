@@ -15,7 +15,7 @@ from tidegate_server.core.messages.answers import JobProgress
 from tidegate_server.core.messages.requests import EndJob, InspectJobs, StartJob
 from tidegate_server.core.model.access import Admission
 from tidegate_server.core.model.clock import Clock
-from tidegate_server.gateway.link.client import Engine
+from tidegate_server.gateway.link.client import ABSENCE, Engine
 from tidegate_server.gateway.scheduler.base import Ledger
 from tidegate_server.gateway.store.jobs import JobStore
 
@@ -28,7 +28,6 @@ _FORGET_EVERY: Final = timedelta(hours=1)
 _LONGEST_PAUSE: Final = 60.0
 _FINAL: Final = frozenset({Code.ACCESS_DENIED.name, Code.JOB_TARGET_LOST.name})
 """Errors that do not go away by themselves."""
-_ENGINE_GONE: Final = frozenset({Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name})
 _LEASE: Final = "job/"
 """Prefix of a job's id in the key of its lease."""
 
@@ -150,7 +149,7 @@ class JobKeeper:
                 self._owners[job.id] = job.owner
                 return
             except ServerError as error:
-                if error.code in _ENGINE_GONE:
+                if error.code in ABSENCE:
                     return  # the next check starts it in the next engine
                 problem = error
         if problem is not None:
@@ -181,7 +180,7 @@ class JobKeeper:
         try:
             return dict(engine.call(InspectJobs(), wait=0).jobs)
         except ServerError as error:
-            if error.code in _ENGINE_GONE:
+            if error.code in ABSENCE:
                 return {}
             raise
 
@@ -194,7 +193,7 @@ class JobKeeper:
         try:
             self._engine_of(owner).call(EndJob(job_id=job_id), wait=0)
         except ServerError as error:
-            if error.code not in _ENGINE_GONE:
+            if error.code not in ABSENCE:
                 raise
         self._owners.pop(job_id, None)
         self._failures.pop(job_id, None)

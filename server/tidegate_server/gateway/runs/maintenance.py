@@ -43,7 +43,7 @@ from tidegate_server.core.refresh.maintenance import (
 from tidegate_server.core.refresh.request import Recompute, RefreshRequest
 from tidegate_server.core.refresh.waves import readers
 from tidegate_server.gateway.catalog.base import CatalogReader
-from tidegate_server.gateway.link.client import Engine
+from tidegate_server.gateway.link.client import ABSENCE, Engine
 from tidegate_server.gateway.runs.orders import refresh_order
 from tidegate_server.gateway.scheduler.base import DEFINITION_LEASE, Ledger
 from tidegate_server.gateway.scheduler.leases import LeaseKeeper
@@ -56,9 +56,7 @@ _Step = Callable[[MaintenanceRun], MaintenanceRun]
 
 _PATIENCE = 5.0
 _POLL = 1.0
-_ABSENT = frozenset(
-    {Code.OPERATION_CANCELED.name, Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name}
-)
+_ABSENT = ABSENCE | {Code.OPERATION_CANCELED.name}
 """Errors after which the next run retries."""
 
 

@@ -15,6 +15,7 @@ from tidegate_server.gateway.audit.record import Event, Record
 from tidegate_server.gateway.authorization.setting_checks import check_settings
 from tidegate_server.gateway.command.settings import own_notices, spark_notices
 from tidegate_server.gateway.context import Services, SessionState
+from tidegate_server.gateway.link.client import ABSENCE
 from tidegate_server.gateway.options import sparks_names
 from tidegate_server.gateway.session.catalog_metadata import catalogs_of
 from tidegate_server.gateway.session.configuration import SessionOptions, normalise
@@ -30,7 +31,6 @@ logger = logging.getLogger(__name__)
 ANONYMOUS = "anonymous"
 _ENGINE_WAIT = 20.0
 """Seconds that opening a session waits for an engine: clients have short timeouts."""
-_NO_ENGINE = frozenset({Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name})
 _ALWAYS_THERE = frozenset({DEFAULT_SCHEMA, "information_schema", "global_temp"})
 
 
@@ -243,7 +243,7 @@ class SessionManager:
         try:
             notices += spark_notices(settings, self._services.engine, wait=_ENGINE_WAIT)
         except ServerError as error:
-            if error.code not in _NO_ENGINE:
+            if error.code not in ABSENCE:
                 raise
             logger.warning("OpenSession of user %s: its settings were not checked: %s", user, error)
         return replace(options, settings=settings, warnings=(*options.warnings, *notices))
