@@ -33,9 +33,10 @@ from tidegate_server.core.messages.requests import (
     ListTemporaryFunctions,
     ListTemporaryViews,
     Ping,
-    RegisterSystemTable,
+    RegisterSystemTables,
+    SystemTable,
 )
-from tidegate_server.core.model.names import FunctionName, TableName
+from tidegate_server.core.model.names import FunctionName
 
 pytestmark = pytest.mark.spark
 
@@ -370,17 +371,26 @@ def test_functions_are_listed(session: Session) -> None:
         session.execute("DROP FUNCTION default.listed")
 
 
-def test_a_delta_directory_becomes_a_system_table(
+def test_delta_directories_become_system_tables(
     session: Session, client: Client, schema: str, engine: EngineProcess
 ) -> None:
-    place = engine.data / f"system-{schema}"
-    session.execute(f"CREATE TABLE delta.`{place}` (a INT) USING delta")
-    session.execute(f"INSERT INTO delta.`{place}` VALUES (7)")
-    name = TableName("spark_catalog", "information_schema", f"t_{schema}")
-    request = RegisterSystemTable(name=name, location=str(place), comment="seven")
-    assert client.call(request) == Done()
-    assert client.call(request) == Done()
-    assert session.rows(f"SELECT * FROM information_schema.t_{schema}") == [(7,)]
+    tables = []
+    for number in (7, 8, 9):
+        place = engine.data / f"system-{schema}-{number}"
+        session.execute(f"CREATE TABLE delta.`{place}` (a{number} INT) USING delta")
+        session.execute(f"INSERT INTO delta.`{place}` VALUES ({number})")
+        name = f"t{number}_{schema}"
+        tables.append(SystemTable(name=name, location=str(place), comment=f"it's {number}"))
+    for known in (1, 1, 3):
+        request = RegisterSystemTables(schema="information_schema", tables=tuple(tables[:known]))
+        assert client.call(request) == Done()
+    listed = client.call(ListTables(schema="information_schema"))
+    assert isinstance(listed, TableList)
+    comments = {table.name.table: table.comment for table in listed.tables}
+    for number, table in zip((7, 8, 9), tables, strict=True):
+        query = f"SELECT a{number} FROM information_schema.{table.name}"
+        assert session.rows(query) == [(number,)]
+        assert comments[table.name] == table.comment
 
 
 def test_an_action_that_is_unknown_is_refused(client: Client) -> None:

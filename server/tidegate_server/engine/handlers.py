@@ -86,7 +86,7 @@ from tidegate_server.core.messages.requests import (
     PutCatalogs,
     PutView,
     Refresh,
-    RegisterSystemTable,
+    RegisterSystemTables,
     RegisterTable,
     ReleaseOwners,
     RemoveFiles,
@@ -128,6 +128,7 @@ from tidegate_server.engine.metastore.directories import Directories
 from tidegate_server.engine.metastore.foreign import list_catalog
 from tidegate_server.engine.metastore.listing import Metastore
 from tidegate_server.engine.metastore.owners import Owners
+from tidegate_server.engine.metastore.system_tables import register_system_tables
 from tidegate_server.engine.metastore.warehouse import find_tables, register_table
 from tidegate_server.engine.refresh.backfill import backfill
 from tidegate_server.engine.refresh.plan import explain, source_versions
@@ -505,8 +506,8 @@ class Handlers:
         self._jobs.stop(request.job_id)
         return Done()
 
-    def register_system_table(self, request: RegisterSystemTable, operation: Operation) -> Done:
-        self._metastore.register(request.name, request.location, request.comment)
+    def register_system_tables(self, request: RegisterSystemTables, operation: Operation) -> Done:
+        register_system_tables(self._spark, request)
         return Done()
 
 
@@ -575,7 +576,7 @@ HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
     ListTemporaryViews: Control(Handlers.list_temporary_views),
     ListFunctions: Control(Handlers.list_functions),
     ListTemporaryFunctions: Control(Handlers.list_temporary_functions),
-    RegisterSystemTable: Work(Handlers.register_system_table),
+    RegisterSystemTables: Work(Handlers.register_system_tables),
     FindStream: Work(Handlers.find_stream),
     AnalyzeInsert: Work(Handlers.analyze_insert),
     StartJob: Work(Handlers.start_job),

@@ -18,13 +18,14 @@ from tidegate_server.core.data_directory import AUDIT_DIRECTORY, claim
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Done, EngineInfo
 from tidegate_server.core.messages.requests import (
-    RegisterSystemTable,
+    RegisterSystemTables,
     ReleaseOwners,
     Request,
     SourceVersions,
+    SystemTable,
 )
 from tidegate_server.core.model.clock import Clock, SystemClock, new_id
-from tidegate_server.core.model.names import DEFAULT_CATALOG, SYSTEM_SCHEMA, TableName
+from tidegate_server.core.model.names import SYSTEM_SCHEMA
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.versions import Source
@@ -414,12 +415,13 @@ class Gateway:
         yield ReleaseOwners()
         self._system_tables.ensure()
         comments = self._system_tables.comments()
-        for name, location in self._system_tables.locations().items():
-            yield RegisterSystemTable(
-                name=TableName(DEFAULT_CATALOG, SYSTEM_SCHEMA, name),
-                location=location,
-                comment=comments[name],
-            )
+        yield RegisterSystemTables(
+            schema=SYSTEM_SCHEMA,
+            tables=tuple(
+                SystemTable(name=name, location=location, comment=comments[name])
+                for name, location in self._system_tables.locations().items()
+            ),
+        )
 
     def _engine_ready(self, info: EngineInfo) -> None:
         logger.info("Engine %d is up: Spark %s", info.pid, info.spark_version)

@@ -675,12 +675,20 @@ class ListTemporaryFunctions(Request[FunctionList]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterSystemTable(Request[Done]):
-    """Register a Delta directory as a table of a system schema."""
+class SystemTable:
+    """A Delta directory that is readable as a table."""
 
-    name: TableName
+    name: str
     location: str
     comment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterSystemTables(Request[Done]):
+    """Register the system tables, each a Delta directory, that the metastore does not have yet."""
+
+    schema: str
+    tables: tuple[SystemTable, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Lists schemas, tables and functions of Spark's metastore, and registers system tables."""
+"""Lists schemas, tables and functions of Spark's metastore."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from tidegate_server.core.model.names import (
     FunctionName,
     TableName,
     quote_identifier,
-    quote_literal,
 )
 from tidegate_server.core.model.types import Column
 from tidegate_server.engine.metastore.bulk import Listing
@@ -130,18 +129,6 @@ class Metastore:
         listed = session.sessionState().catalog().listTemporaryFunctions()
         names = {str(listed.apply(i).funcName()) for i in range(listed.size())}
         return FunctionList(functions=tuple(FunctionName(name) for name in sorted(names)))
-
-    def register(self, name: TableName, location: str, comment: str) -> None:
-        """Register a Delta directory as a table; repeating this is harmless."""
-        # Each engine does this again; IF NOT EXISTS would read the Delta log before it looks.
-        if self._catalog.tableExists(name.schema, name.table):
-            return
-        schema = quote_identifier(name.schema)
-        self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(name.catalog)}.{schema}")
-        self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {name.quoted()} USING delta "
-            f"COMMENT {quote_literal(comment)} LOCATION {quote_literal(location)}"
-        )
 
     def _functions_of(self, schema: str) -> list[str]:
         try:
