@@ -602,6 +602,11 @@ class Code(Enum):
         "22023",
         "The options of the connector {connector} are invalid: {reason}.",
     )
+    INVALID_READER = ErrorSpec(
+        "42601",
+        "The parameters of the function are invalid: {reason}.",
+        "Write for example SELECT * FROM read_files('/place', format => 'json').",
+    )
     JOB_NOT_FOUND = ErrorSpec(
         "42704",
         "There is no job {job} that you may see.",

@@ -27,6 +27,7 @@ from tidegate_server.engine.jvm.session import (
 )
 from tidegate_server.engine.lifetime import Lifetime
 from tidegate_server.engine.query.flink_functions import install_flink_functions
+from tidegate_server.engine.query.table_readers import install_table_readers
 from tidegate_server.engine.results.spool import Spool
 from tidegate_server.engine.results.store import ResultStore
 from tidegate_server.engine.server import EngineServer
@@ -66,6 +67,7 @@ def main() -> None:
 def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime) -> None:
     spark = start_spark(options, directories)
     install_flink_functions(spark)
+    install_table_readers(spark)
     install_gate(spark)
     lifetime.handle_signals()  # again, since PySpark has just installed its own SIGINT handler
     lifetime.watch_jvm(spark)

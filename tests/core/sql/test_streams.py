@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate_server.core.connectors.readers import READERS
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.sql.streams import KINDS, VIEW, Stream, find_stream
+from tidegate_server.core.sql.streams import (
+    VIEW,
+    Stream,
+    find_stream,
+    reject_readers,
+    reject_streams,
+)
 
 
 def find(text: str) -> Stream:
@@ -19,10 +26,14 @@ def find(text: str) -> Stream:
 def test_a_stream_of_files_in_sparks_words() -> None:
     stream = find(
         "select a from stream READ_FILES ('/in', format => 'JSON', schema => 'a INT', "
-        "fileNamePattern => '*.json', multiLine => true, n => 5) f where a > 1"
+        "fileNamePattern => '*.json', multiLine => true, samplingRatio => 0.5) f where a > 1"
     )
     assert (stream.function, stream.path, stream.source) == ("read_files", "/in", "json")
-    assert stream.options == {"pathGlobFilter": "*.json", "multiLine": "true", "n": "5"}
+    assert stream.options == {
+        "pathGlobFilter": "*.json",
+        "multiLine": "true",
+        "samplingRatio": "0.5",
+    }
     assert stream.name.table == "read_files(/in)"
 
 
@@ -53,11 +64,28 @@ def test_other_queries_read_no_stream(text: str) -> None:
     [
         ("FROM STREAM read_files('/a')", "MT_STREAM_UNUSABLE", 6, "needs format"),
         ("FROM STREAM read_files(format => 'csv')", "MT_STREAM_UNUSABLE", 6, "needs path"),
-        ("FROM STREAM read_files('/a', format => 'delta')", "MT_STREAM_UNUSABLE", 6, "formats"),
+        ("FROM STREAM read_files('/a', format => 'delta')", "MT_STREAM_UNUSABLE", 30, "formats"),
         ("FROM STREAM rate(a => 1, A => 2)", "MT_STREAM_UNUSABLE", 26, "twice"),
         ("FROM STREAM rate(maxFilesPerTrigger => 2)", "MT_STREAM_UNUSABLE", 18, "one commit"),
         ("FROM STREAM rate(), STREAM rate()", "MT_STREAM_UNUSABLE", 21, "one stream"),
-        ("FROM read_files('/a')", "MT_STREAM_UNUSABLE", 6, "STREAM read_files(...)"),
+        ("FROM read_files('/a')", "INVALID_READER", 6, "needs format"),
+        ("FROM read_files(path => concat('a'))", "PARSE_SYNTAX", 25, "a literal"),
+        (
+            "FROM STREAM read_files('/a', format => 'csv', seperator => ',')",
+            *("MT_STREAM_UNUSABLE", 47, "no parameter seperator; did you mean sep"),
+        ),
+        (
+            "FROM read_files('/a', format => 'csv', latestFirst => true)",
+            *("INVALID_READER", 40, "latestFirst is for STREAM read_files"),
+        ),
+        (
+            "FROM STREAM read_kafka(bootstrapServers => 'b', subscribe => 't', endingOffsets => 'x')",
+            *("MT_STREAM_UNUSABLE", 67, "endingOffsets is for queries without STREAM"),
+        ),
+        (
+            "FROM read_kafka(bootstrapServers => 'b', subscribe => 't', kafka.a => 'x')",
+            *("INVALID_READER", 60, "a name with dots is quoted: `kafka.a`"),
+        ),
         ("FROM STREAM read_kafka(subscribe => 't')", "MT_STREAM_UNUSABLE", 6, "bootstrapServers"),
         ("FROM STREAM rate(a => b)", "PARSE_SYNTAX", 23, "a literal"),
         ("FROM STREAM rate(a 1)", "PARSE_SYNTAX", 20, "=>"),
@@ -80,7 +108,8 @@ def test_a_stream_is_written_as_it_is_read(options: dict[str, str], path: str) -
     unique = len({key.lower() for key in parameters}) == len(parameters)
     stream = Stream(function="read_files", parameters=parameters, start=0, end=0)
     if unique:
-        read = find(f"SELECT * FROM {stream.sql()}")
+        read = find_stream(f"SELECT * FROM {stream.sql()}", stored=True)
+        assert read is not None
         assert dict(read.parameters) == parameters
 
 
@@ -90,4 +119,31 @@ def test_hiding_a_stream_moves_nothing_else() -> None:
     assert [len(line) for line in hidden.split("\n")] == [len(line) for line in text.split("\n")]
     assert VIEW in hidden
     assert hidden.endswith(" f\nWHERE b")
-    assert all(len(f"STREAM {name}()") > len(VIEW) for name in KINDS)
+    assert all(len(f"STREAM {name}()") > len(VIEW) for name in READERS)
+
+
+def test_only_pipelines_read_streams() -> None:
+    text = "SELECT *\nFROM STREAM read_files('/a', format => 'csv')"
+    with pytest.raises(ServerError) as caught:
+        reject_streams(text)
+    assert (caught.value.code, caught.value.line, caught.value.column) == ("NOT_SUPPORTED", 2, 6)
+    for allowed in (text.replace("STREAM ", ""), "SELECT s.read_files(1)", "SELECT rate(1)"):
+        reject_streams(allowed)
+
+
+@pytest.mark.parametrize(
+    ("expanded", "column", "said"),
+    [
+        ("SELECT * FROM read_files('/a', format => 'csv')", 15, "STREAM read_files(...)"),
+        ("SELECT * FROM (SELECT * FROM read_files('/a', format => 'csv'))", 1, "a view calls"),
+    ],
+)
+def test_a_materialized_table_reads_files_as_a_stream(
+    expanded: str, column: int, said: str
+) -> None:
+    written = expanded if column > 1 else "SELECT * FROM v"
+    with pytest.raises(ServerError) as caught:
+        reject_readers(expanded, written)
+    assert (caught.value.code, caught.value.column) == ("MT_STREAM_UNUSABLE", column)
+    assert said in caught.value.message
+    reject_readers("SELECT * FROM t", "SELECT * FROM t")

@@ -1,13 +1,14 @@
-"""STREAM read_files(...), STREAM read_kafka(...), STREAM rate(...): streams that a query reads."""
+"""read_files(...) and read_kafka(...) in a query, and STREAM before them or before rate(...)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from sqlglot.tokenizer_core import TokenType
 
+from tidegate_server.core.connectors.readers import READERS, unknown_parameter
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.names import (
     DEFAULT_CATALOG,
@@ -39,39 +40,6 @@ _REFUSED: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """A function that names a stream, in terms of Spark's streaming sources."""
-
-    needs: tuple[tuple[str, ...], ...] = ()
-    """From each of these groups one parameter is required."""
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    """Spark's option names by parameters, in lower case, that have a different name."""
-    source: str = ""
-    """Spark's name of the source; if empty, the parameter ``format`` is the name."""
-    formats: tuple[str, ...] = ()
-    identity: tuple[str, ...] = ()
-    """Parameters, in lower case, that identify the stream."""
-
-
-KINDS: Mapping[str, Kind] = {
-    "read_files": Kind(
-        needs=(("path",), ("format",)),
-        renamed={"filenamepattern": "pathGlobFilter"},
-        formats=("json", "csv", "parquet", "orc", "text"),
-        identity=("path",),
-    ),
-    "read_kafka": Kind(
-        needs=(("bootstrapServers",), ("subscribe", "subscribePattern", "assign")),
-        renamed={"bootstrapservers": "kafka.bootstrap.servers"},
-        source="kafka",
-        identity=("subscribe", "subscribepattern", "assign"),
-    ),
-    "rate": Kind(source="rate"),
-}
-"""The functions that can follow STREAM."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
     """A stream as written in a query."""
 
@@ -90,17 +58,17 @@ class Stream:
     @property
     def foreign(self) -> bool:
         """Whether it reaches beyond the server, to files or another system."""
-        return bool(KINDS[self.function].needs)
+        return bool(READERS[self.function].needs)
 
     @property
     def source(self) -> str:
         """Spark's name of the streaming source."""
-        return KINDS[self.function].source or self.parameters["format"]
+        return READERS[self.function].source or self.parameters["format"]
 
     @property
     def options(self) -> dict[str, str]:
         """Spark's options for it."""
-        renamed = KINDS[self.function].renamed
+        renamed = READERS[self.function].renamed
         return {
             renamed.get(key.lower(), key): value
             for key, value in self.parameters.items()
@@ -111,7 +79,7 @@ class Stream:
     def name(self) -> TableName:
         """The name under which the stream is a source; the same stream has the same one."""
         given = {key.lower(): value for key, value in self.parameters.items()}
-        which = [given[key] for key in KINDS[self.function].identity if key in given]
+        which = [given[key] for key in READERS[self.function].identity if key in given]
         return TableName(DEFAULT_CATALOG, _SCHEMA, f"{self.function}({', '.join(which)})")
 
     def with_schema(self, schema: str) -> Stream:
@@ -133,70 +101,127 @@ class Stream:
         return text[: self.start] + VIEW + blanks[len(VIEW) :] + text[self.end :]
 
 
-def find_stream(text: str) -> Stream | None:
+def find_stream(text: str, *, stored: bool = False) -> Stream | None:
     """Return the stream that a query reads; None for a query over tables.
 
+    :param stored: whether the query is a definition, which may be older than the check of names of
+        parameters.
     :raises ServerError: MT_STREAM_UNUSABLE or PARSE_SYNTAX, placed in ``text``.
     """
-    if _MENTIONED.search(text) is None:
-        return None
-    at = Cursor(text, readable(text))
     found: Stream | None = None
-    while not at.ended:
-        start = at.offset
-        if _begins(at, 1) and at.accept("STREAM"):
+    for each in _calls(text, stored=stored):
+        if isinstance(each, Stream):
             if found is not None:
-                raise _invalid("a query reads one stream", text, start)
-            found = _stream(at, start)
-        elif at.spelling() in ("READ_FILES", "READ_KAFKA") and _begins(at, 0):
-            name = at.spelling().lower()
-            raise _invalid(f"{name} is read as a stream: STREAM {name}(...)", text, start)
-        else:
-            at.advance()
+                raise _invalid("a query reads one stream", text, each.start)
+            found = each
     return found
 
 
+def reject_streams(text: str) -> None:
+    """Reject a statement that reads files or topics after STREAM and is no pipeline.
+
+    :raises ServerError: NOT_SUPPORTED; INVALID_READER for invalid parameters of read_files and
+        read_kafka, MT_STREAM_UNUSABLE for those after STREAM; placed in ``text``.
+    """
+    for each in _calls(text):
+        if isinstance(each, Stream) and each.foreign:
+            line, column = position(text, each.start)
+            hint = (
+                f"Leave out STREAM to read what is there now. CREATE MATERIALIZED TABLE and INSERT "
+                f"INTO ... SELECT read STREAM {each.function}(...)."
+            )
+            what = f"STREAM {each.function} in this statement"
+            raise error(Code.NOT_SUPPORTED, what=what, hint=hint, line=line, column=column)
+
+
+def reject_readers(text: str, written: str) -> None:
+    """Reject a query that reads files or topics without STREAM, which have no versions.
+
+    :param text: the query with the texts of views in it.
+    :param written: the query as its author wrote it.
+    :raises ServerError: MT_STREAM_UNUSABLE, placed in ``written`` if that contains the call.
+    """
+    for each in _calls(written):
+        if isinstance(each, _Batch):
+            name = each.function
+            raise _invalid(f"{name} is read as a stream: STREAM {name}(...)", written, each.start)
+    for each in _calls(text):
+        if isinstance(each, _Batch):
+            name = each.function
+            reason = f"a view calls {name}, which is read as a stream: write STREAM {name}(...)"
+            raise _invalid(f"{reason} instead of the view", written, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """A call without STREAM."""
+
+    function: str
+    start: int
+
+
+def _calls(text: str, *, stored: bool = False) -> Iterator[Stream | _Batch]:
+    if _MENTIONED.search(text) is None:
+        return
+    at, qualified = Cursor(text, readable(text)), False
+    while not at.ended:
+        start = at.offset
+        if not qualified and at.sees("STREAM") and _begins(at, 1):
+            at.advance()
+            yield _call(at, start, stream=True, stored=stored)
+        elif not qualified and at.spelling() in ("READ_FILES", "READ_KAFKA") and _begins(at, 0):
+            yield _Batch(_call(at, start, stream=False).function, start)
+        else:
+            qualified = at.spelling() == "."
+            at.advance()
+
+
 def _begins(at: Cursor, ahead: int) -> bool:
-    """Return whether a call of a stream function comes at this distance ahead."""
-    if ahead and not at.sees("STREAM"):
-        return False
-    return at.spelling(ahead).lower() in KINDS and at.spelling(ahead + 1) == "("
+    """Return whether a call of a function comes at this distance ahead."""
+    return at.spelling(ahead).lower() in READERS and at.spelling(ahead + 1) == "("
 
 
-def _stream(at: Cursor, start: int) -> Stream:
+def _call(at: Cursor, start: int, *, stream: bool, stored: bool = False) -> Stream:
     function = at.advance().text.lower()
     at.expect("(")
     parameters: dict[str, str] = {}
-    seen: set[str] = set()
+    places: dict[str, int] = {}
     while not at.accept(")"):
         if parameters:
             at.expect(",")
         here = at.offset
-        key = "path" if at.sees_string() else _key(at)
+        key = "path" if at.sees_string() else _key(at, stream=stream)
         lower = key.lower()
-        if reason := _REFUSED.get(lower):
+        if stream and (reason := _REFUSED.get(lower)):
             raise _invalid(f"{key} cannot be set: {reason}", at.text, here)
-        if lower in seen:
-            raise _invalid(f"{key} appears twice", at.text, here)
-        seen.add(lower)
+        if lower in places:
+            raise _invalid(f"{key} appears twice", at.text, here, stream=stream)
+        places[lower] = here
         parameters[lower if lower in ("path", "format", "schema") else key] = _value(at)
-    kind = KINDS[function]
-    for group in kind.needs:
-        if seen.isdisjoint(name.lower() for name in group):
-            raise _invalid(f"{function} needs {' or '.join(group)}", at.text, start)
-    if kind.formats:
+    reader = READERS[function]
+    for group in reader.needs:
+        if places.keys().isdisjoint(name.lower() for name in group):
+            raise _invalid(f"{function} needs {' or '.join(group)}", at.text, start, stream=stream)
+    if reader.formats:
         parameters["format"] = parameters["format"].lower()
-        if parameters["format"] not in kind.formats:
-            formats = ", ".join(kind.formats)
-            raise _invalid(f"{function} reads the formats {formats}", at.text, start)
+        if parameters["format"] not in reader.formats:
+            formats = ", ".join(reader.formats)
+            what = f"{function} reads the formats {formats}"
+            raise _invalid(what, at.text, places["format"], stream=stream)
+    for key in () if stored else parameters:
+        if unknown := unknown_parameter(function, parameters.get("format", ""), key, stream=stream):
+            raise _invalid(unknown, at.text, places[key.lower()], stream=stream)
     return Stream(function=function, parameters=parameters, start=start, end=at.passed)
 
 
-def _key(at: Cursor) -> str:
+def _key(at: Cursor, *, stream: bool) -> str:
     """Step over a parameter's name, which may have dots, and the arrow."""
-    parts = [at.name("a parameter")]
+    start, parts = at.offset, [at.name("a parameter")]
     while at.accept("."):
         parts.append(at.name("a parameter"))
+    if len(parts) > 1 and not stream:  # Spark parses it
+        key = quote_identifier(".".join(parts))
+        raise _invalid(f"a name with dots is quoted: {key}", at.text, start, stream=stream)
     at.expect("=>")
     return ".".join(parts)
 
@@ -214,6 +239,7 @@ def _value(at: Cursor) -> str:
     return at.string("a literal")
 
 
-def _invalid(reason: str, text: str, offset: int) -> ServerError:
+def _invalid(reason: str, text: str, offset: int, *, stream: bool = True) -> ServerError:
     line, column = position(text, offset)
-    return error(Code.MT_STREAM_UNUSABLE, reason=reason, line=line, column=column)
+    code = Code.MT_STREAM_UNUSABLE if stream else Code.INVALID_READER
+    return error(code, reason=reason, line=line, column=column)

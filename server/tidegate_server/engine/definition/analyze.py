@@ -17,7 +17,7 @@ from tidegate_server.core.model.table import ColumnOrigin
 from tidegate_server.core.model.types import Schema, distinct_names
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.core.model.zones import SESSION_ZONE
-from tidegate_server.core.sql.streams import Stream, find_stream
+from tidegate_server.core.sql.streams import Stream, find_stream, reject_readers
 from tidegate_server.engine.query.connector_views import expand_connectors
 from tidegate_server.engine.query.determinism import time_dependent, unstable_parts
 from tidegate_server.engine.query.expansion import expansions
@@ -86,6 +86,7 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
             # Analyze the text that a refresh will run now, while the author can see an error.
             expanded = _first_equivalent(tables, chain((first,), candidates), schema, lineage)
         _reject_change_feeds(query.functions | tables.functions)
+        reject_readers(expanded, query_text)
     columns = source_columns(plan)
     return Analysis(
         schema=schema,

@@ -45,6 +45,7 @@ import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
 import org.apache.spark.sql.catalyst.expressions.CreateMap;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.NamedArgumentExpression;
 import org.apache.spark.sql.catalyst.plans.logical.FormatClasses;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.SerdeInfo;
@@ -75,6 +76,7 @@ import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.FileTable;
 import org.apache.spark.sql.execution.streaming.runtime.StreamingRelation;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.MapType;
@@ -103,6 +105,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
           new String[] {"free", "internal", "relations", "objects", "unresolved"}));
   /** Before the name of a catalog or connection among the places that may be read. */
   static final String CATALOG = "catalog:";
+  /** Begins the names of the classes of Kafka's source. */
+  static final String KAFKA = "org.apache.spark.sql.kafka010.";
   static final Set READS =
       new HashSet(java.util.Arrays.asList(new String[] {"SELECT", "DESCRIBE", "READ"}));
   static final String ON_FILES = "spark.sql.runSQLOnFiles";
@@ -774,6 +778,10 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         catalogOf(((UnresolvedNamespace) node).multipartIdentifier(), 1);
         return;
       }
+      if (node instanceof UnresolvedTableValuedFunction) {
+        reader((UnresolvedTableValuedFunction) node);
+        return;
+      }
       if (parts == null) return;
       if (catalogOf(parts, 2)) return;
       String last = parts.last().toString();
@@ -783,6 +791,45 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         path = !session.sessionState().catalog().tableExists(table);
       }
       if (path) path(created ? "CREATE" : "READ", new Path(last), "");
+    }
+
+    /** Adds the files or topics that a call of read_files or read_kafka reads. */
+    private void reader(UnresolvedTableValuedFunction call) throws Exception {
+      String name = lower((String) call.name().last());
+      if (!name.equals("read_files") && !name.equals("read_kafka")) return;
+      Map given = arguments(call);
+      String path = (String) given.remove("path");
+      if (path != null) path("READ", new Path(path), "");
+      if (name.equals("read_kafka")) topics(given, "");
+      options(given);
+    }
+
+    /** Returns the path and the options of a call, as far as they are literals, in lower case. */
+    private Map arguments(UnresolvedTableValuedFunction call) {
+      Map found = new HashMap();
+      scala.collection.Iterator all = call.functionArgs().iterator();
+      while (all.hasNext()) {
+        Object one = all.next();
+        String key = "path";
+        if (one instanceof NamedArgumentExpression) {
+          key = lower(((NamedArgumentExpression) one).key());
+          one = ((NamedArgumentExpression) one).value();
+        }
+        if (key.equals("format") || key.equals("schema") || !(one instanceof Literal)) continue;
+        if (key.equals("bootstrapservers")) key = "kafka.bootstrap.servers";
+        if (key.equals("filenamepattern")) key = "pathglobfilter";
+        found.put(key, String.valueOf(((Literal) one).value()));
+      }
+      return found;
+    }
+
+    /** Adds topics of Kafka as a path, which external locations and views may cover. */
+    private void topics(Map options, String via) {
+      Object servers = options.get("kafka.bootstrap.servers");
+      Object topics = options.get("subscribe");
+      if (topics == null) topics = options.get("subscribepattern");
+      if (topics == null) topics = options.get("assign");
+      add("READ", "PATH", "", "", "kafka://" + servers + "/" + topics, "", via, "");
     }
 
     /** Notes the name in a parsed node. */
@@ -806,7 +853,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         return;
       } else {
         if (node instanceof UnresolvedTableValuedFunction) {
-          Object name = ((UnresolvedTableValuedFunction) node).name().last();
+          UnresolvedTableValuedFunction called = (UnresolvedTableValuedFunction) node;
+          Object name = called.name().last();
           String need = (String) functions.get(lower((String) name));
           if (need != null) feature(need, "function " + name);
         }
@@ -847,6 +895,12 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     }
 
     private void relation(DataSourceV2Relation node, String act, String via) throws Exception {
+      if (node.table().getClass().getName().startsWith(KAFKA)) {
+        topics(node.options(), via);
+        // Those in the text of a view were judged when it was created.
+        if (via.isEmpty()) options(node.options().asCaseSensitiveMap());
+        return;
+      }
       options(node.options().asCaseSensitiveMap());
       if (node.table() instanceof DeltaTableV2) {
         table((DeltaTableV2) node.table(), act, via);
@@ -859,8 +913,12 @@ public class Gate extends scala.runtime.AbstractFunction1 {
           return;
         }
         object(act, "TABLE", catalog, namespace(name), name.name(), owner(node.table()), via, "");
+      } else if (node.table() instanceof FileTable) {
+        scala.collection.Iterator roots =
+            ((FileTable) node.table()).fileIndex().rootPaths().iterator();
+        while (roots.hasNext()) path(act, (Path) roots.next(), via);
       } else {
-        source(node.table().getClass().getName());
+        feature("administrators", node.table().getClass().getName());
       }
     }
 

@@ -156,7 +156,7 @@ class Jobs:
         insert: JobInsert,
         running: _Running,
     ) -> None:
-        stream = find_stream(insert.query)
+        stream = find_stream(insert.query, stored=True)
         if stream is None:
             raise AssertionError("the query of a job reads a stream")
         key = f"{request.job_id}-{number}"

@@ -104,7 +104,7 @@ def ingest(
     :raises ServerError: MT_REFRESH_FENCED, MT_STREAM_UNSUPPORTED, MT_EXPECTATION_FAILED,
         MT_DATA_LOST, OPERATION_CANCELED, or Spark's error for stream or query.
     """
-    plan, stream = plan_ingest(order, task), find_stream(order.expanded_query)
+    plan, stream = plan_ingest(order, task), find_stream(order.expanded_query, stored=True)
     if stream is None:
         raise AssertionError("a table over a stream has it in its query")
     last = format.last_commit(order.name, order.table_id)

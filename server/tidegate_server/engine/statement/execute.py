@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from tidegate_server.core.messages.answers import Executed
 from tidegate_server.core.messages.requests import Execute
 from tidegate_server.core.model.types import Schema
+from tidegate_server.core.sql.streams import reject_streams
 from tidegate_server.engine.gate.gate import enforcing, running_as, suspended
 from tidegate_server.engine.query.connector_views import drop_as_view
 from tidegate_server.engine.results.projection import result_schema
@@ -53,8 +54,9 @@ def execute(
     :raises ServerError: MT_WRONG_KIND if it would change a materialized table; NOT_SUPPORTED if
         its tables cannot be inlined or pinned, or if it runs a text that is not constant;
         MT_SNAPSHOT_UNAVAILABLE if the pinned versions were removed; RESOURCE_NOT_FOUND;
-        ACCESS_DENIED for what was not admitted.
+        INVALID_READER; ACCESS_DENIED for what was not admitted.
     """
+    reject_streams(request.sql)
     started = time.time_ns() // 1_000_000
     exact = request.pinned is None and not request.inlined
     with (
@@ -101,6 +103,8 @@ def _run_text(
 ) -> DataFrame:
     """Analyze a statement and run it as far as Spark does so at once; return its frame."""
     text = drop_as_view(child.spark, expand_execute_immediate(child.spark, request.sql))
+    if text != request.sql:
+        reject_streams(text)
     check_resources(child.spark, text)
     guarded = guard(child.spark, text)
     changes_listings = changes_files(child.spark, text, guarded.targets)
