@@ -71,16 +71,16 @@ def test_other_queries_read_no_stream(text: str) -> None:
         ("FROM read_files('/a')", "INVALID_READER", 6, "needs format"),
         ("FROM read_files(path => concat('a'))", "PARSE_SYNTAX", 25, "a literal"),
         (
-            "FROM STREAM read_files('/a', format => 'csv', seperator => ',')",
-            *("MT_STREAM_UNUSABLE", 47, "no parameter seperator; did you mean sep"),
+            "FROM STREAM read_files('/a', format => 'csv', headr => true)",
+            *("MT_STREAM_UNUSABLE", 47, "no parameter headr; did you mean header"),
         ),
         (
             "FROM read_files('/a', format => 'csv', latestFirst => true)",
             *("INVALID_READER", 40, "latestFirst is for STREAM read_files"),
         ),
         (
-            "FROM STREAM read_kafka(bootstrapServers => 'b', subscribe => 't', endingOffsets => 'x')",
-            *("MT_STREAM_UNUSABLE", 67, "endingOffsets is for queries without STREAM"),
+            "FROM STREAM read_kafka(assign => 't', bootstrapServers => 'b', endingOffsets => '')",
+            *("MT_STREAM_UNUSABLE", 64, "endingOffsets is for queries without STREAM"),
         ),
         (
             "FROM read_kafka(bootstrapServers => 'b', subscribe => 't', kafka.a => 'x')",

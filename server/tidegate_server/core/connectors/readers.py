@@ -108,5 +108,5 @@ def unknown_parameter(function: str, source_format: str, name: str, *, stream: b
     folded = {each.lower(): each for each in known}
     near = difflib.get_close_matches(lower, folded, n=1, cutoff=0.6)
     of = f"{function} of {source_format}" if source_format else function
-    meant = f"did you mean {folded[near[0]]}?" if near else f"it has {', '.join(sorted(known))}"
-    return f"{of} has no parameter {name}; {meant}"
+    meant = f"; did you mean {folded[near[0]]}?" if near else ""
+    return f"{of} has no parameter {name}{meant}"
