@@ -1,4 +1,4 @@
-"""Tables of Flink's generating connectors, read by queries and ingested by materialized tables."""
+"""Tables of Flink's connectors, read by queries and ingested by materialized tables."""
 
 from __future__ import annotations
 
@@ -99,3 +99,39 @@ def test_a_materialized_table_ingests_what_is_generated(cursor: tidegate.Cursor)
     assert (rows, ids, pages) == (60, 8, 60)
     last_rows(cursor, "DROP MATERIALIZED TABLE seen")
     assert last_rows(cursor, "DROP TABLE IF EXISTS clicks", "SHOW VIEWS") == []
+
+
+def test_files_are_a_table(cursor: tidegate.Cursor, tmp_path: Path) -> None:
+    landing = tmp_path / "it's here"
+    for day, lines in (("01", ['{"id": 1, "tags": ["a"]}', "no json"]), ("02", ['{"id": 2}'])):
+        (landing / f"day={day}").mkdir(parents=True)
+        (landing / f"day={day}" / "a.json").write_text("\n".join(lines))
+    place = str(landing).replace("'", "''")
+    last_rows(
+        cursor,
+        f"""CREATE TABLE landed (id BIGINT, tags ARRAY<STRING>, twice AS id * 2, day STRING,
+  file STRING METADATA FROM 'file.name') PARTITIONED BY (day) WITH ('connector' = 'filesystem',
+  'path' = '{place}', 'format' = 'json', 'json.ignore-parse-errors' = 'true')""",
+        "CREATE MATERIALIZED TABLE kept FRESHNESS = INTERVAL '1' DAY REFRESH_MODE = FULL "
+        "AS SELECT id, twice, day, file FROM landed WHERE id > 0",
+        "ALTER MATERIALIZED TABLE kept REFRESH",
+    )
+    both = [(1, 2, "01", "a.json"), (2, 4, "02", "a.json")]
+    assert last_rows(cursor, "SELECT id, twice, day, file FROM landed ORDER BY id") == both
+    (landing / "day=02" / "b.json").write_text('{"id": 3}\n{"id": -3}')
+    last_rows(cursor, "ALTER MATERIALIZED TABLE kept REFRESH")
+    all_three = [*both, (3, 6, "02", "b.json")]
+    assert last_rows(cursor, "SELECT * FROM kept ORDER BY id") == all_three
+    texts = f"read_files('{place}/*/a.json', format => 'text')"
+    assert last_rows(cursor, f"SELECT count(*) FROM {texts}") == [(3,)]
+    for statement, said in (
+        (f"CREATE MATERIALIZED TABLE x AS SELECT * FROM {texts}", "STREAM read_files"),
+        (f"SELECT * FROM STREAM {texts}", "Leave out STREAM to read what is there now"),
+        ("SELECT * FROM read_files('/x', format => 'json', multLine => true)", "multiLine?"),
+    ):
+        with pytest.raises(tidegate.Error, match=said.replace("?", r"\?")):
+            cursor.execute(statement)
+    last_rows(cursor, f"CREATE VIEW named AS SELECT * FROM {texts}")
+    with pytest.raises(tidegate.Error, match="a view calls read_files"):
+        cursor.execute("CREATE MATERIALIZED TABLE x AS SELECT * FROM named")
+    last_rows(cursor, "DROP MATERIALIZED TABLE kept", "DROP TABLE landed")

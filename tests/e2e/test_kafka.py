@@ -106,12 +106,26 @@ def test_a_topic_is_taken_in_across_a_restart(start_server: StartServer, broker:
     )
     named_rows(
         server,
-        f"CREATE MATERIALIZED TABLE numbers FRESHNESS = INTERVAL '1' DAY AS {query}",
+        "CREATE TABLE topic (n INT, part INT METADATA FROM 'partition', place BIGINT METADATA FROM "
+        "'offset', at TIMESTAMP METADATA FROM 'timestamp') WITH ('connector' = 'kafka', 'topic' = "
+        f"'n', 'properties.bootstrap.servers' = '{broker}', 'format' = 'csv')",
+        "CREATE MATERIALIZED TABLE numbers FRESHNESS = INTERVAL '1' DAY AS SELECT n FROM topic",
         "ALTER MATERIALIZED TABLE numbers REFRESH",
         "CREATE TABLE copied (n INT) USING delta",
         "SET 'execution.checkpointing.interval' = '1 s'",
         f"INSERT INTO copied {query}",
     )
+    [found] = named_rows(
+        server,
+        "SELECT count(n) AS ns, min(place) AS first, bool_and(at > now() - INTERVAL '1' HOUR) AS new"
+        " FROM topic WHERE part IN (0, 1)",
+    )
+    assert found == {"ns": 5, "first": 0, "new": True}
+    texts = (
+        f"SELECT CAST(value AS STRING) FROM read_kafka(bootstrapServers => '{broker}', "
+        "subscribePattern => 'n', endingOffsets => 'latest')"
+    )
+    assert len(named_rows(server, texts)) == 5
     copied = "SELECT n FROM copied ORDER BY n"
     wait_until(lambda: len(named_rows(server, copied)) == 5, "the job did not begin")
     server.stop()

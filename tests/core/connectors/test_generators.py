@@ -7,8 +7,9 @@ import re
 import pytest
 
 from tidegate_server.core.connectors import datagen, faker
+from tidegate_server.core.connectors.generators import RATE_PROPERTY
 from tidegate_server.core.connectors.options import OptionError
-from tidegate_server.core.connectors.tables import RATE_PROPERTY, stream_query
+from tidegate_server.core.connectors.tables import stream_query
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.types import parse_type
 from tidegate_server.core.sql.parse import parse
@@ -140,16 +141,17 @@ def test_other_statements_stay_as_they_are(text: str) -> None:
     ("text", "message"),
     [
         ("(a INT) WITH ('connector' = 'fakr')", "'fakr' of the table t is not supported. (line 1"),
-        ("(a INT) WITH ('connector' = 'kafka')", "STREAM read_kafka"),
-        ("(a INT) WITH ('connector' = 'hudi')", "There are the connectors datagen and faker"),
+        ("(a INT) WITH ('connector' = 'jdbc')", "CREATE CONNECTION"),
+        ("(a INT) WITH ('connector' = 'hudi')", "There are the connectors datagen, faker, files"),
         ("(a INT) WITH ('connector' = 'faker')", "fields.a.expression is missing. (line 1, col"),
         ("(a INT NOT NULL) WITH ('connector' = 'datagen', 'fields.a.null-rate' = '1')", "NOT NULL"),
         ("WITH ('connector' = 'faker')", "A table of a connector has a list of columns"),
         ("(a) WITH ('connector' = 'faker')", "Write its type"),
-        ("(a INT METADATA) WITH ('connector' = 'faker')", "Write its type"),
+        ("(a INT METADATA) WITH ('connector' = 'faker')", "generators have none"),
         ("(a TIMESTAMP, WATERMARK FOR a AS a) WITH ('connector' = 'faker')", "WATERMARK"),
         ("(a INT, PRIMARY KEY (b) NOT ENFORCED) WITH ('connector' = 'datagen')", "no such column"),
-        ("(a INT) PARTITIONED BY (a) WITH ('connector' = 'datagen')", "expected COMMENT or WITH"),
+        ("(a INT) PARTITIONED BY (a) WITH ('connector' = 'datagen')", "for the connector filesys"),
+        ("(a INT) LIKE t WITH ('connector' = 'datagen')", "expected COMMENT"),
     ],
 )
 def test_what_is_rejected(text: str, message: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -31,6 +31,10 @@ class Options:
 
     table: Mapping[str, Any]
     fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+class RefusedOptionError(Exception):
+    """An option of Flink's that has no meaning here; the message says why."""
 
 
 Parse = Callable[[str], Any]
@@ -69,9 +73,18 @@ def read_options(
     return Options(of_table, of_fields)
 
 
+def unknown(what: str, name: str, known: Iterable[str]) -> OptionError:
+    """Return the error for a name that is not one of those there are."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    meant = f"did you mean {near[0]}?" if near else f"there is {', '.join(sorted(known))}"
+    return OptionError(f"there is no {what} {name}; {meant}")
+
+
 def _value(key: str, text: str, parse: Parse) -> Any:
     try:
         return parse(text)
+    except RefusedOptionError as error:
+        raise OptionError(f"{key} cannot be set: {error}") from error
     except ValueError as error:
         raise OptionError(f"{key} must be {error}, not '{text}'") from error
 
@@ -132,6 +145,23 @@ def duration(value: str) -> int:
     if match is None or unit is None:
         raise ValueError("a duration such as '5 min'")
     return int(match[1]) * unit
+
+
+def character(value: str) -> str:
+    r"""Return a single character, which may be written as an escape such as ``\t``."""
+    found = {"\\t": "\t", "\\n": "\n", "\\\\": "\\"}.get(value, value)
+    if len(found) != 1:
+        raise ValueError("one character")
+    return found
+
+
+def refused(reason: str) -> Parse:
+    """Return what refuses an option that has no meaning here."""
+
+    def parse(value: str) -> str:
+        raise RefusedOptionError(reason)
+
+    return parse
 
 
 def one_of(*values: str) -> Parse:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidegate_server.core.model.names import quote_identifier, quote_literal
+
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _FILES = (
     *("fileNamePattern", "ignoreCorruptFiles", "ignoreMissingFiles", "modifiedAfter"),
     *("modifiedBefore", "recursiveFileLookup"),
@@ -92,6 +96,15 @@ def parameters_of(function: str, source_format: str, *, stream: bool) -> tuple[s
     if function == "read_kafka":
         return (*_KAFKA, *(() if stream else only))
     return ("path", "format", "schema", *_FILES, *_FORMATS[source_format], *only)
+
+
+def call_of(function: str, parameters: Mapping[str, str]) -> str:
+    """Return a call as SQL, which may also follow STREAM."""
+    given = (
+        f"{key if _PLAIN.fullmatch(key) else quote_identifier(key)} => {quote_literal(value)}"
+        for key, value in parameters.items()
+    )
+    return f"{function}({', '.join(given)})"
 
 
 def unknown_parameter(function: str, source_format: str, name: str, *, stream: bool) -> str | None:

@@ -1,127 +1,86 @@
-"""Tables of connectors, as views of Spark that generate their rows."""
+"""Tables of connectors, as views of Spark."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from tidegate_server.core.connectors import datagen, faker, options
-from tidegate_server.core.connectors.options import OptionError, Options
-from tidegate_server.core.model.names import quote_identifier, quote_literal
-from tidegate_server.core.model.types import ColumnType, TypeKind, parse_type
+from tidegate_server.core.connectors import generators
+from tidegate_server.core.connectors.columns import ConnectorTable, ConnectorView
+from tidegate_server.core.connectors.files import files_view
+from tidegate_server.core.connectors.generators import (
+    generated_stream,
+    generator_view,
+    temporary_properties,
+)
+from tidegate_server.core.connectors.kafka import kafka_view
+from tidegate_server.core.connectors.readers import READERS
 
 PROPERTY = "connector"
 """The property of a view that has the name of its connector."""
-RATE_PROPERTY = "connector.rows-per-second"
-ROWS_PROPERTY = "connector.number-of-rows"
 KEY_PROPERTY = "connector.primary-key"
 
-_MARK = re.compile(r"SELECT /\* rows-per-second=(\d+) number-of-rows=(\d*) \*/ ")
-"""Begins the query of a temporary view, which has no properties."""
-_ROWS_PER_SECOND = 10_000
-_MOST_ROWS = 1_000_000
-"""How many rows a query reads of a table without an end, before it fails."""
-_ENDLESS = (
-    "The table has no end. Read it with LIMIT, give it 'number-of-rows', or ingest it with a "
-    "materialized table."
-)
-_TABLE: Mapping[str, options.Parse] = {
-    "connector": options.text,
-    "rows-per-second": options.count,
-    "number-of-rows": options.count,
+_READING: Mapping[str, Callable[[ConnectorTable], str]] = {
+    "filesystem": files_view,
+    "kafka": kafka_view,
 }
-_DATAGEN: Mapping[str, options.Parse] = {
-    "kind": options.one_of("random", "sequence"),
-    "min": options.number,
-    "max": options.number,
-    "max-past": options.duration,
-    "length": options.count,
-    "var-len": options.flag,
-    "start": options.whole,
-    "end": options.whole,
-    "null-rate": options.rate,
-}
-_FAKER: Mapping[str, options.Parse] = {"expression": options.text, "null-rate": options.rate}
+_CONNECTORS = (*generators.CONNECTORS, *_READING)
+_MARK = re.compile(r"SELECT /\* connector=([a-z]+) \*/ ")
+"""Begins the query of a temporary view over files or topics, which has no properties."""
+_CALL = re.compile(rf"\bFROM ({'|'.join(name for name, each in READERS.items() if each.needs)})\(")
 _ELSEWHERE: Mapping[str, str] = {
-    "kafka": "Read it in a materialized table: FROM STREAM read_kafka(bootstrapServers => '...', "
-    "subscribe => '...').",
-    "filesystem": "Read it in a materialized table: FROM STREAM read_files('/path', format => "
-    "'json'), or create a table over the files: CREATE TABLE ... USING json LOCATION '/path'.",
     "jdbc": "Make the database a catalog: CREATE CONNECTION name TYPE postgresql OPTIONS (...).",
+    "upsert-kafka": "Read the records as they are with 'connector' = 'kafka', or as a stream.",
 }
 """What to write instead of connectors that there are not."""
-_ELSEWHERE_ANY = "There are the connectors datagen and faker."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectorColumn:
-    """A column that the connector fills, or a computed one, which may use those."""
-
-    name: str
-    type: str = ""
-    """Spark's type; empty for a computed column."""
-    expression: str = ""
-    nullable: bool = True
-    comment: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectorTable:
-    """What CREATE TABLE ... WITH ('connector' = ...) says of the rows."""
-
-    columns: tuple[ConnectorColumn, ...]
-    options: Mapping[str, str]
-    primary_key: tuple[str, ...] = ()
 
 
 class UnknownConnectorError(Exception):
     """There is no such connector; ``hint`` says what to write instead."""
 
     def __init__(self, connector: str) -> None:
-        near = difflib.get_close_matches(connector, ("datagen", "faker"), n=1)
+        near = difflib.get_close_matches(connector, _CONNECTORS, n=1)
         self.hint = _ELSEWHERE.get(connector, f"Did you mean {near[0]}?" if near else "")
-        self.hint = self.hint or _ELSEWHERE_ANY
+        self.hint = self.hint or f"There are the connectors {', '.join(_CONNECTORS)}."
         super().__init__(f"connector '{connector}'")
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectorView:
-    """The view that a table of a connector is."""
-
-    query: str
-    properties: Mapping[str, str]
 
 
 def view_of(table: ConnectorTable, *, temporary: bool = False) -> ConnectorView:
     """Return the view of a table.
 
     :param temporary: whether Spark keeps no properties of it; its query then begins with a comment
-        from which :func:`temporary_properties` reads them.
+        that says what it is.
     :raises OptionError: for invalid options.
     :raises UnknownConnectorError: if the connector is another one.
     """
-    source = _Source.of(table)
-    rate, rows = str(source.rows_per_second), source.rows
-    query = source.query(_numbers(rows))
+    connector = table.options[PROPERTY]
+    if connector in generators.CONNECTORS:
+        view = generator_view(table, temporary=temporary)
+    elif connector in _READING:
+        query = _READING[connector](table)
+        if temporary:
+            query = f"SELECT /* connector={connector} */ {query.removeprefix('SELECT ')}"
+        view = ConnectorView(query, {})
+    else:
+        raise UnknownConnectorError(connector)
     if temporary:
-        limit = "" if rows is None else rows
-        mark = f"/* rows-per-second={rate} number-of-rows={limit} */"
-        return ConnectorView(f"SELECT {mark} {query.removeprefix('SELECT ')}", {})
-    found = {PROPERTY: table.options["connector"], RATE_PROPERTY: rate}
-    if rows is not None:
-        found[ROWS_PROPERTY] = str(rows)
-    if table.primary_key:
-        found[KEY_PROPERTY] = ", ".join(table.primary_key)
-    return ConnectorView(query, found)
+        return view
+    key = {KEY_PROPERTY: ", ".join(table.primary_key)} if table.primary_key else {}
+    return replace(view, properties={PROPERTY: connector, **view.properties, **key})
 
 
-def temporary_properties(text: str) -> Mapping[str, str]:
-    """Return the properties of a temporary view with this query; none if it is no connector's."""
-    found = _MARK.match(text)
-    return {} if found is None else {RATE_PROPERTY: found[1], ROWS_PROPERTY: found[2]}
+def is_endless(text: str, given: Mapping[str, str]) -> bool:
+    """Return whether an INSERT from a view becomes a job, since its rows have no end.
+
+    :param text: the query of the view.
+    :param given: the properties of the view; those of a temporary one are in its text.
+    """
+    found = given or temporary_properties(text)
+    if generators.RATE_PROPERTY in found:
+        return not found.get(generators.ROWS_PROPERTY)
+    return _reads(text, given) == "kafka"
 
 
 def stream_query(text: str, given: Mapping[str, str]) -> str | None:
@@ -131,92 +90,18 @@ def stream_query(text: str, given: Mapping[str, str]) -> str | None:
     the view was checked when it was created.
 
     :param text: the query of the view.
-    :param given: the properties of the view.
+    :param given: the properties of the view; those of a temporary one are in its text.
     :return: None if the view is no table of a connector.
     """
-    rate, rows = given.get(RATE_PROPERTY, ""), given.get(ROWS_PROPERTY, "")
-    if not rate.isdecimal() or not (rows == "" or rows.isdecimal()):
-        return None
-    before, found, after = text.partition(_numbers(int(rows) if rows else None))
-    limit = f" WHERE value < {rows}" if rows else ""
-    stream = f"(SELECT value AS id FROM STREAM rate(rowsPerSecond => {rate}){limit})"
-    return f"{before}{stream}{after}" if found else None
+    if _reads(text, given) in _READING:
+        found, count = _CALL.subn(r"FROM STREAM \1(", text, count=1)
+        return found if count else None
+    return generated_stream(text, given or temporary_properties(text))
 
 
-def _numbers(rows: int | None) -> str:
-    """Return a relation of numbers; one without an end fails instead of running for ever."""
-    if rows is not None:
-        return f"range({rows})"
-    end = f"id < {_MOST_ROWS} OR raise_error({quote_literal(_ENDLESS)}) IS NULL"
-    return f"(SELECT id FROM range({_MOST_ROWS + 1}) WHERE {end})"
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """The rows of a generator."""
-
-    table: ConnectorTable
-    options: Options
-
-    @classmethod
-    def of(cls, table: ConnectorTable) -> _Source:
-        connector = table.options["connector"]
-        if connector not in ("datagen", "faker"):
-            raise UnknownConnectorError(connector)
-        fields = _DATAGEN if connector == "datagen" else _FAKER
-        names = {each.name.lower(): each.name for each in table.columns if each.type}
-        return cls(table, options.read_options(table.options, _TABLE, fields, names))
-
-    @property
-    def rows_per_second(self) -> int:
-        found: int = self.options.table.get("rows-per-second", _ROWS_PER_SECOND)
-        return found
-
-    @property
-    def rows(self) -> int | None:
-        """How many rows there are; None without a limit."""
-        limits = [datagen.rows_of(given) for given in self.options.fields.values()]
-        limits.append(self.options.table.get("number-of-rows"))
-        return min((each for each in limits if each is not None), default=None)
-
-    def query(self, numbers: str) -> str:
-        """Return the query over a relation whose column ``id`` counts the rows from 0."""
-        physical, derived = [], []
-        for each in self.table.columns:
-            name = quote_identifier(each.name)
-            if each.type:
-                physical.append(f"{self._value(each)} AS {name}")
-                derived.append(name)
-            else:
-                derived.append(f"{each.expression} AS {name}")
-        if all(each.type for each in self.table.columns):
-            return f"SELECT {', '.join(physical)} FROM {numbers}"
-        return f"SELECT {', '.join(derived)} FROM (SELECT {', '.join(physical)} FROM {numbers})"
-
-    def _value(self, column: ConnectorColumn) -> str:
-        given = self.options.fields.get(column.name, {})
-        found = parse_type(column.type)
-        if self.table.options["connector"] == "faker":
-            value = _faked(column, given)
-        else:
-            value = datagen.value_sql(column.name, found, given, "id")
-        value = _cast(value, found)
-        share = given.get("null-rate", 0)
-        if share and not column.nullable:
-            raise OptionError(f"fields.{column.name}.null-rate contradicts NOT NULL")
-        return f"IF(rand() < {share}D, NULL, {value})" if share else value
-
-
-def _faked(column: ConnectorColumn, given: Mapping[str, Any]) -> str:
-    if "expression" not in given:
-        raise OptionError(f"fields.{column.name}.expression is missing")
-    try:
-        return faker.expression_sql(given["expression"])
-    except OptionError as error:
-        raise OptionError(f"fields.{column.name}.expression: {error}") from error
-
-
-def _cast(value: str, found: ColumnType) -> str:
-    if found.kind in (TypeKind.CHAR, TypeKind.VARCHAR):
-        return f"left(CAST({value} AS STRING), {found.length})"
-    return f"CAST({value} AS {found.text})"
+def _reads(text: str, given: Mapping[str, str]) -> str:
+    """Return the connector of a table that is over files or topics; empty for another."""
+    if given:
+        return given.get(PROPERTY, "")
+    found = _MARK.match(text)
+    return "" if found is None else found[1]

@@ -13,9 +13,8 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.core.connectors.tables import (
     PROPERTY,
-    ROWS_PROPERTY,
+    is_endless,
     stream_query,
-    temporary_properties,
 )
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.names import qualify, quote_identifier
@@ -54,22 +53,16 @@ def expand_endless(spark: SparkSession, parsed: ParsedQuery) -> str:
 def endless_stream(spark: SparkSession, parts: tuple[str, ...]) -> str | None:
     """Return the query over the stream of a table without an end; None for any other name."""
     if (temporary := temporary_view(spark, parts)) is not None:
-        return _temporary_stream(temporary)
-    view = _connector_view(spark, parts)
-    if view is None or _properties(view).get(ROWS_PROPERTY):
+        found, properties = temporary.tableMeta().viewText(), {}
+    else:
+        view = _connector_view(spark, parts)
+        if view is None:
+            return None
+        found, properties = view.viewText(), _properties(view)
+    if not found.isDefined():
         return None
-    return _stream_of(view)
-
-
-def _temporary_stream(view: Any) -> str | None:
-    """Return the query over the stream of a temporary view; None if that ends, or is no stream."""
-    text = view.tableMeta().viewText()
-    if not text.isDefined():
-        return None
-    properties = temporary_properties(str(text.get()))
-    if not properties or properties[ROWS_PROPERTY]:
-        return None
-    return stream_query(str(text.get()), properties)
+    text = str(found.get())
+    return stream_query(text, properties) if is_endless(text, properties) else None
 
 
 def _expand(parsed: ParsedQuery, streams: Mapping[tuple[str, ...], str | None]) -> str:

@@ -7,20 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlglot.tokenizer_core import Token
 
+from tidegate_server.core.connectors.columns import ConnectorColumn, ConnectorTable
 from tidegate_server.core.connectors.options import OptionError
-from tidegate_server.core.connectors.tables import (
-    ConnectorColumn,
-    ConnectorTable,
-    UnknownConnectorError,
-    view_of,
-)
+from tidegate_server.core.connectors.tables import UnknownConnectorError, view_of
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 from tidegate_server.core.sql import clauses
 from tidegate_server.core.sql.columns import ColumnList, column_list
 from tidegate_server.core.sql.cursor import Cursor
 from tidegate_server.core.sql.dialect import readable
-from tidegate_server.core.sql.statements import ComputedColumn, PhysicalColumn
+from tidegate_server.core.sql.statements import ComputedColumn, MetadataColumn, PhysicalColumn
 
 _MENTIONED = re.compile(r"'connector'\s*=", re.IGNORECASE)
 
@@ -62,6 +58,7 @@ def connector_view(text: str, tokens: Sequence[Token]) -> str:
     columns_at = at.offset
     listed = column_list(at)
     comment = at.string("a comment in quotes") if at.accept("COMMENT") else None
+    keys = clauses.names(at) if at.accept("PARTITIONED", "BY") else ()
     at.expect("WITH")
     options_at = at.offset
     options = clauses.options(at)
@@ -70,6 +67,7 @@ def connector_view(text: str, tokens: Sequence[Token]) -> str:
         columns=_columns(at, listed, columns_at),
         options=options,
         primary_key=_key(at, listed, columns_at),
+        partition_keys=keys,
     )
     words = ["CREATE", "TEMPORARY VIEW" if temporary else "VIEW"]
     words += ["IF NOT EXISTS"] if if_not_exists else []
@@ -103,10 +101,11 @@ def _column(column: ConnectorColumn) -> str:
 
 def _columns(at: Cursor, listed: ColumnList, offset: int) -> tuple[ConnectorColumn, ...]:
     if listed.watermark is not None:
-        raise _unsupported(at, offset, "A WATERMARK of a generator", "No row of it is late.")
+        hint = "Leave it out: all rows are read, however late they are."
+        raise _unsupported(at, offset, "A WATERMARK of a connector's table", hint)
     if listed.expectations or listed.assertions:
-        hint = "Write it into the materialized table that reads the generator."
-        raise _unsupported(at, offset, "A constraint of a generator", hint)
+        hint = "Write it into the materialized table that reads this one."
+        raise _unsupported(at, offset, "A constraint of a connector's table", hint)
     found = []
     for column in listed.columns:
         match column:
@@ -116,9 +115,13 @@ def _columns(at: Cursor, listed: ColumnList, offset: int) -> tuple[ConnectorColu
                 )
             case ComputedColumn(name=name, expression=expression, comment=comment):
                 found.append(ConnectorColumn(name=name, expression=expression, comment=comment))
+            case MetadataColumn(name=name, type=kind, key=key, comment=comment):
+                found.append(
+                    ConnectorColumn(name=name, type=kind, metadata=key or name, comment=comment)
+                )
             case other:
-                what = f"The column {other.name} of a generator, which has no type,"
-                raise _unsupported(at, offset, what, "Write its type; generators have no metadata.")
+                what = f"The column {other.name} without a type"
+                raise _unsupported(at, offset, what, "Write its type.")
     return tuple(found)
 
 

@@ -1,0 +1,225 @@
+"""The connector kafka: the records of topics.
+
+https://nightlies.apache.org/flink/flink-docs-stable/docs/connectors/table/kafka/
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tidegate_server.core.connectors import options
+from tidegate_server.core.connectors.columns import ConnectorColumn, ConnectorTable, select
+from tidegate_server.core.connectors.formats import Decoded, decode, read_format
+from tidegate_server.core.connectors.options import OptionError
+from tidegate_server.core.connectors.readers import call_of
+from tidegate_server.core.model.secrets import is_sensitive
+
+_SERVERS = "properties.bootstrap.servers"
+_OPTIONS: Mapping[str, options.Parse] = {
+    "connector": options.text,
+    "topic": options.text,
+    "topic-pattern": options.text,
+    _SERVERS: options.text,
+    "properties.group.id": options.text,
+    "format": options.text,
+    "value.format": options.text,
+    "value.fields-include": options.one_of("ALL", "EXCEPT_KEY"),
+    "key.format": options.text,
+    "key.fields": options.text,
+    "key.fields-prefix": options.text,
+    "scan.startup.mode": options.one_of(
+        "earliest-offset", "latest-offset", "timestamp", "specific-offsets"
+    ),
+    "scan.startup.timestamp-millis": options.count,
+    "scan.startup.specific-offsets": options.text,
+    "scan.topic-partition-discovery.interval": options.refused(
+        "each refresh finds new partitions by itself"
+    ),
+    **dict.fromkeys(
+        (
+            "scan.bounded.mode",
+            "scan.bounded.timestamp-millis",
+            "scan.bounded.specific-offsets",
+        ),
+        options.refused("a query ends with the last record there is, a materialized table never"),
+    ),
+}
+_REFUSED_PROPERTIES = ("auto.offset.reset", "enable.auto.commit", "interceptor.classes")
+_METADATA: Mapping[str, str] = {
+    "topic": "topic",
+    "partition": "partition",
+    "offset": "offset",
+    "timestamp": "timestamp",
+    "timestamp-type": "CASE timestampType WHEN 0 THEN 'CreateTime' WHEN 1 THEN 'LogAppendTime' "
+    "ELSE 'NoTimestampType' END",
+    "headers": "map_from_entries(headers)",
+}
+_OFFSET = re.compile(r"partition:(\d+),offset:(\d+)")
+
+
+def kafka_view(table: ConnectorTable) -> str:
+    """Return the query over the records of a table's topics.
+
+    :raises OptionError: for invalid options and columns.
+    """
+    if table.partition_keys:
+        raise OptionError("PARTITIONED BY is for the connector filesystem")
+    given = _read(table)
+    key, value = _key(table, given), _value(table, given)
+    inner = ["*"]
+    conditions = []
+    values: dict[str, str] = {}
+    for decoded, columns, name in ((key, _key_columns(table, given), "_key"), (*value, "_value")):
+        if decoded is None:
+            continue
+        inner.append(f"{decoded.expression} AS {name}")
+        conditions += [decoded.condition] if decoded.condition else []
+        for column, sql in zip(columns, decoded.fields, strict=True):
+            values.setdefault(column.name, f"CAST({sql} AS {column.type})")
+    for column in table.columns:
+        if column.metadata is not None:
+            values[column.name] = f"CAST({_metadata(column.metadata)} AS {column.type})"
+    uses_headers = any(each.metadata == "headers" for each in table.columns)
+    call = call_of("read_kafka", _parameters(given, headers=uses_headers))
+    relation = f"(SELECT {', '.join(inner)} FROM {call})"
+    if conditions:
+        relation = f"(SELECT * FROM {relation} WHERE {' AND '.join(conditions)})"
+    ordered = {each.name: values[each.name] for each in table.columns if each.type}
+    return select(table, ordered, relation)
+
+
+def _read(table: ConnectorTable) -> Mapping[str, Any]:
+    formats = {
+        f"{prefix}{table.options.get(key, '')}."
+        for key, prefix in (
+            ("format", ""),
+            ("value.format", "value."),
+            ("key.format", "key."),
+        )
+        if key in table.options
+    }
+    own, properties = {}, {}
+    for name, text in table.options.items():
+        if name.startswith(tuple(formats)):
+            continue
+        if name.startswith("properties.") and name not in _OPTIONS:
+            properties[name] = _property(name, text)
+        else:
+            own[name] = text
+    given = options.read_options(own, _OPTIONS, {}, {}).table
+    if _SERVERS not in given:
+        raise OptionError(f"{_SERVERS} is missing")
+    if ("topic" in given) == ("topic-pattern" in given):
+        raise OptionError("it needs either topic or topic-pattern")
+    if ("format" in given) == ("value.format" in given):
+        raise OptionError("it needs either format or value.format")
+    if ("key.format" in given) != ("key.fields" in given):
+        raise OptionError("key.format and key.fields belong together")
+    return {**given, **properties}
+
+
+def _property(name: str, text: str) -> str:
+    own = name.removeprefix("properties.")
+    if own in _REFUSED_PROPERTIES or own.endswith((".deserializer", ".serializer")):
+        raise OptionError(f"{name} cannot be set: Spark's reader has its own")
+    if is_sensitive(own) or own == "sasl.jaas.config":
+        raise OptionError(f"{name} would be shown to all who see the table's definition")
+    return text
+
+
+def _parameters(given: Mapping[str, Any], *, headers: bool) -> dict[str, str]:
+    found = {"bootstrapServers": given[_SERVERS]}
+    if "topic" in given:
+        found["subscribe"] = ",".join(each.strip() for each in given["topic"].split(";"))
+    else:
+        found["subscribePattern"] = given["topic-pattern"]
+    found |= _start(given)
+    if "properties.group.id" in given:
+        found["groupIdPrefix"] = given["properties.group.id"]
+    if headers:
+        found["includeHeaders"] = "true"
+    for name, text in given.items():
+        if name.startswith("properties.") and name not in _OPTIONS:
+            found[f"kafka.{name.removeprefix('properties.')}"] = text
+    return found
+
+
+def _start(given: Mapping[str, Any]) -> dict[str, str]:
+    mode = given.get("scan.startup.mode", "earliest-offset")
+    details = {
+        "timestamp": "scan.startup.timestamp-millis",
+        "specific-offsets": "scan.startup.specific-offsets",
+    }
+    for of, name in details.items():
+        if (mode == of) != (name in given):
+            raise OptionError(f"{name} and 'scan.startup.mode' = '{of}' belong together")
+    match mode:
+        case "latest-offset":
+            return {}  # the default of a stream; a query reads all there is
+        case "timestamp":
+            return {"startingTimestamp": str(given["scan.startup.timestamp-millis"])}
+        case "specific-offsets":
+            return {"startingOffsets": _offsets(given)}
+    return {"startingOffsets": "earliest"}
+
+
+def _offsets(given: Mapping[str, Any]) -> str:
+    topic, text = given.get("topic", ""), given["scan.startup.specific-offsets"]
+    if not topic or ";" in topic:
+        raise OptionError("scan.startup.specific-offsets are those of one topic")
+    found = {}
+    for part in text.split(";"):
+        match = _OFFSET.fullmatch(part.strip())
+        if match is None:
+            wanted = "as in 'partition:0,offset:42;partition:1,offset:300'"
+            raise OptionError(f"scan.startup.specific-offsets is to be {wanted}, not '{text}'")
+        found[match[1]] = int(match[2])
+    return json.dumps({topic: found})
+
+
+# ---- keys and values ---------------------------------------------------------------------------
+
+
+def _key_columns(table: ConnectorTable, given: Mapping[str, Any]) -> list[ConnectorColumn]:
+    names = [each.strip() for each in given.get("key.fields", "").split(";") if each.strip()]
+    by_name = {each.name.lower(): each for each in table.fields}
+    prefix = given.get("key.fields-prefix", "")
+    for name in names:
+        if name.lower() not in by_name:
+            raise OptionError(f"key.fields names {name}, which is no column of the records")
+        if not name.startswith(prefix):
+            raise OptionError(f"key.fields names {name}, which does not begin with {prefix}")
+    return [by_name[name.lower()] for name in names]
+
+
+def _key(table: ConnectorTable, given: Mapping[str, Any]) -> Decoded | None:
+    columns = _key_columns(table, given)
+    if not columns:
+        return None
+    format = read_format(table.options, "key.format", "key.", records=True)
+    prefix = given.get("key.fields-prefix", "")
+    return decode(format, columns, "key", "_key", prefix=prefix, required=False)
+
+
+def _value(
+    table: ConnectorTable, given: Mapping[str, Any]
+) -> tuple[Decoded, list[ConnectorColumn]]:
+    name, prefix = ("format", "") if "format" in given else ("value.format", "value.")
+    format = read_format(table.options, name, prefix, records=True)
+    except_key = given.get("value.fields-include", "ALL") == "EXCEPT_KEY"
+    if given.get("key.fields-prefix") and not except_key:
+        raise OptionError("key.fields-prefix needs 'value.fields-include' = 'EXCEPT_KEY'")
+    keys = _key_columns(table, given) if except_key else []
+    columns = [each for each in table.fields if each not in keys]
+    if not columns:
+        raise OptionError("no column is left for the values of the records")
+    return decode(format, columns, "value", "_value"), columns
+
+
+def _metadata(key: str) -> str:
+    if key not in _METADATA:
+        raise options.unknown("metadata", key, _METADATA)
+    return _METADATA[key]
