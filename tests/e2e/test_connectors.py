@@ -126,7 +126,7 @@ def test_files_are_a_table(cursor: tidegate.Cursor, tmp_path: Path) -> None:
     assert last_rows(cursor, f"SELECT count(*) FROM {texts}") == [(3,)]
     for statement, said in (
         (f"CREATE MATERIALIZED TABLE x AS SELECT * FROM {texts}", "STREAM read_files"),
-        (f"SELECT * FROM STREAM {texts}", "Leave out STREAM to read what is there now"),
+        (f"SELECT * FROM STREAM {texts}", "STREAM read_files in this statement"),
         ("SELECT * FROM read_files('/x', format => 'json', multLine => true)", "multiLine?"),
     ):
         with pytest.raises(tidegate.Error, match=said.replace("?", r"\?")):

@@ -117,7 +117,7 @@ def test_a_topic_is_taken_in_across_a_restart(start_server: StartServer, broker:
     )
     [found] = named_rows(
         server,
-        "SELECT count(n) AS ns, min(place) AS first, bool_and(at > now() - INTERVAL '1' HOUR) AS new"
+        "SELECT count(n) AS ns, min(place) AS first, bool_and(at > now() - INTERVAL 1 HOUR) AS new"
         " FROM topic WHERE part IN (0, 1)",
     )
     assert found == {"ns": 5, "first": 0, "new": True}

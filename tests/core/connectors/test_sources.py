@@ -36,8 +36,8 @@ def test_files_are_read_with_the_columns_of_the_table() -> None:
         "CREATE VIEW `t` (`id`, `at`, `up`, `from`, `d`) TBLPROPERTIES ('connector' = 'filesystem')"
         " AS SELECT `id`, `at`, id + 1 AS `up`, `from`, `d` FROM (SELECT `id` AS `id`,"
         " `at` AS `at`, CAST(_metadata.file_name AS STRING) AS `from`, `d` AS `d` FROM"
-        " read_files(path => '/in', format => 'json', schema => '`id` BIGINT, `at` TIMESTAMP, `d` STRING',"
-        " mode => 'DROPMALFORMED'))"
+        " read_files(path => '/in', format => 'json', schema => '`id` BIGINT, `at` TIMESTAMP,"
+        " `d` STRING', mode => 'DROPMALFORMED'))"
     )
 
 

@@ -105,7 +105,7 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
 def analyze_stream(spark: SparkSession, text: str, stream: Stream, format: TableFormat) -> Analysis:
     """Analyze a query over a stream, which must process one row at a time."""
     hidden = stream.with_view(text)
-    with stream_view(spark, stream):
+    with stream_view(spark, stream, text):
         check_rows(spark, hidden)
         query = parse_query(spark, hidden)
         if not query.references[0].aliased:

@@ -164,7 +164,7 @@ class Jobs:
         writing.check_target()
         location = self._format.describe(insert.target).location
         admission: Admission | None = request.admissions[number]
-        with stream_view(session, stream):
+        with stream_view(session, stream, insert.query):
             with enforcing(session, admission, request.user):
                 frame = session.sql(stream.with_view(insert.query))
             query = (

@@ -25,15 +25,22 @@ _ROW_BY_ROW = frozenset(
 )
 # Spark would ignore files a week older than the newest one, even if they arrive later.
 _FILES = {"maxFileAge": "36500d"}
+_METADATA = "_metadata"
+"""The column in which Spark says of which file a row is."""
 
 
 @contextmanager
-def stream_view(spark: SparkSession, stream: Stream) -> Iterator[None]:
+def stream_view(spark: SparkSession, stream: Stream, text: str) -> Iterator[None]:
     """Give a session's queries access to a stream as the temporary view VIEW.
 
+    :param text: the query. What it says of ``_metadata``, which Spark hides in views, becomes a
+        column, so that it cannot be beside ``*``.
     :raises ServerError: MT_STREAM_SOURCE if Spark has no such source.
     """
-    _load_stream(spark, stream).createOrReplaceTempView(VIEW)
+    frame = _load_stream(spark, stream)
+    if stream.path is not None and _METADATA in text and _METADATA not in frame.columns:
+        frame = frame.select("*", _METADATA)
+    frame.createOrReplaceTempView(VIEW)
     try:
         yield
     finally:
@@ -75,6 +82,11 @@ def _check(node: Any, text: str) -> None:
     found = kind(node)
     if found not in _ROW_BY_ROW:
         raise _query_error(found, text, span_of(node))
+    if found == "Project" and _METADATA in text:
+        for column in items(node.projectList()):
+            if kind(column) == "UnresolvedStar":
+                reason = f"{_METADATA} and * cannot be in one query: write the names of columns"
+                raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
     for inner in items(node.subqueries()):
         raise _query_error("a subquery", text, span_of(inner), "a subquery")
     for child in items(node.children()):

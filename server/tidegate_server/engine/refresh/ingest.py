@@ -160,7 +160,7 @@ def _taken_in(
     place = checkpoint.prepare(order.epoch, offsets, str(order.name))
     base = last.version if last is not None else None
     landing = _Landing(order, format, checkpoint, place, base)
-    with stream_view(session, stream):
+    with stream_view(session, stream, order.expanded_query):
         with enforcing(session, order.admission, order.executor):
             frame = session.sql(stream.with_view(order.expanded_query))
         writer = frame.writeStream.foreachBatch(landing).option("checkpointLocation", place)

@@ -160,7 +160,7 @@ def _with_stream(
     if features is not None and _reaches_beyond(source, features):
         return found
     try:
-        with stream_view(spark, stream):
+        with stream_view(spark, stream, text):
             rest = _survey_statement(child, stream.with_view(text), features)
     except (AnalysisException, ServerError) as error:
         # The columns of files may not be known yet. Each refresh is surveyed with them.
