@@ -8,10 +8,10 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from tests.contract.examples import NOON
+from tidegate_server.core import plugins
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.external import ExternalObject
 from tidegate_server.core.model.privileges import SecuredKind
-from tidegate_server.gateway import plugins
 from tidegate_server.gateway.catalog_types import registry
 from tidegate_server.gateway.catalog_types.base import CatalogOption, SparkCatalog
 from tidegate_server.gateway.catalog_types.iceberg import IcebergType

@@ -91,9 +91,9 @@ import org.apache.spark.sql.types.MapType;
  * admission is refused.
  */
 public class Gate extends scala.runtime.AbstractFunction1 {
-  public static final String PROPERTY = "tidegate.gate";
+  public static final String PROPERTY = PythonCatalogs.ADMISSION;
   public static final String MARK = "spark.tidegate.gated";
-  static final String OWN = "engine";
+  static final String OWN = PythonCatalogs.OWN;
   /**
    * Needs of classes that are judged by what is in them, if at all. What is unresolved cannot run;
    * fields of commands may contain it, to be analyzed later.
@@ -904,6 +904,12 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     }
 
     private void catalogTable(CatalogTable table, String act, String via) throws Exception {
+      String catalog = text(table.identifier().catalog(), "spark_catalog");
+      if (catalog(act, catalog, via)) {
+        inside(catalog, text(table.identifier().database(), ""));
+        inside(catalog, table.identifier().table());
+        return;
+      }
       boolean view = table.tableType().name().equals("VIEW");
       scala.Option place = table.storage().locationUri();
       String at = place.isDefined() ? resolved(new Path((java.net.URI) place.get())) : "";
@@ -974,15 +980,24 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       if (node instanceof V2WriteCommand) seen.put(((V2WriteCommand) node).table(), "");
     }
 
-    /** Whether a command creates its object in a catalog, to which a provider is only a word. */
+    /**
+     * Whether a command creates its object in a catalog to which a provider is only a word. To
+     * those that are written in Python, it is a data source of Spark.
+     */
     private boolean isInCatalog(Object target) {
       if (target instanceof ResolvedIdentifier) {
-        return catalogs.has(((ResolvedIdentifier) target).catalog().name());
+        return hasWords(((ResolvedIdentifier) target).catalog().name());
       }
       if (!(target instanceof UnresolvedIdentifier)) return false;
       scala.collection.immutable.Seq parts = ((UnresolvedIdentifier) target).nameParts();
-      if (parts.size() > 1 && catalogs.has(parts.head().toString())) return true;
-      return catalogs.has(session.sessionState().catalogManager().currentCatalog().name());
+      if (parts.size() > 1 && catalogs.has(parts.head().toString())) {
+        return hasWords(parts.head().toString());
+      }
+      return hasWords(session.sessionState().catalogManager().currentCatalog().name());
+    }
+
+    private boolean hasWords(String catalog) {
+      return catalogs.has(catalog) && !catalogs.isPython(catalog);
     }
 
     /** Judges a new current catalog, which is then asked for names without one. */
