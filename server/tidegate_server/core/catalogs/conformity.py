@@ -161,7 +161,7 @@ def _lists_tables(trial: Trial) -> None:
         _require_names(trial.catalog.tables(schema), f"tables({schema!r})")
 
 
-def _require_names(found: Sequence[str], what: str) -> None:
+def _require_names(found: Sequence[object], what: str) -> None:
     names = list(found)
     _require(all(isinstance(each, str) and each for each in names), f"{what} returned {names!r}")
     _require(len(set(names)) == len(names), f"{what} returned a name twice: {names!r}")

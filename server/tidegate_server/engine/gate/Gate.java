@@ -105,7 +105,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
   static final String CATALOG = "catalog:";
   static final Set READS =
       new HashSet(java.util.Arrays.asList(new String[] {"SELECT", "DESCRIBE", "READ"}));
-  static final String ON_FILES = "spark.sql.runSQLOnFiles";
+  static final String ON_FILES = PythonCatalogs.ON_FILES;
   /** Prefix of the properties of a view with the settings under which it is analyzed. */
   static final String VIEW_SETTING = "view.sqlconfig.";
   static final String FIELD = "\u001f";
@@ -729,9 +729,12 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     private boolean catalog(String act, String name, String via) {
       String kind = catalogs.kind(name);
       if (kind == null) return false;
-      boolean uses = READS.contains(act) || act.equals("USAGE") || act.equals("USE");
-      add(uses ? "USE" : "MODIFY", kind, "", "", lower(name), "", via, "");
+      add(uses(act) ? "USE" : "MODIFY", kind, "", "", lower(name), "", via, "");
       return true;
+    }
+
+    private boolean uses(String act) {
+      return READS.contains(act) || act.equals("USAGE") || act.equals("USE");
     }
 
     /** Adds the use of the catalog that a name in a parsed node is in; false for the session's. */
@@ -905,13 +908,18 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
     private void catalogTable(CatalogTable table, String act, String via) throws Exception {
       String catalog = text(table.identifier().catalog(), "spark_catalog");
-      if (catalog(act, catalog, via)) {
+      scala.Option place = table.storage().locationUri();
+      if (catalogs.has(catalog)) {
+        // Some commands of Delta write by the path of their table.
+        String at = place.isDefined() && !uses(act)
+            ? resolved(new Path((java.net.URI) place.get())) : "";
+        add(uses(act) ? "USE" : "MODIFY", catalogs.kind(catalog), "", "", lower(catalog), "", via,
+            at);
         inside(catalog, text(table.identifier().database(), ""));
         inside(catalog, table.identifier().table());
         return;
       }
       boolean view = table.tableType().name().equals("VIEW");
-      scala.Option place = table.storage().locationUri();
       String at = place.isDefined() ? resolved(new Path((java.net.URI) place.get())) : "";
       boolean external = table.tableType().name().equals("EXTERNAL");
       if (external && !at.isEmpty() && !table.properties().contains("tidegate.id")

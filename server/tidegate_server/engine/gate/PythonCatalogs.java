@@ -15,7 +15,6 @@ import java.util.Map;
 import java.util.Set;
 import java.util.function.Function;
 import org.apache.hadoop.fs.Path;
-import org.apache.spark.SparkContext;
 import org.apache.spark.sql.catalyst.QualifiedTableName;
 import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
@@ -73,6 +72,8 @@ public class PythonCatalogs {
   public static final String ADMISSION = "tidegate.gate";
   /** The admission of the engine's own statements. */
   public static final String OWN = "engine";
+  /** Whether names may be paths; false in sessions of users who may not use paths. */
+  public static final String ON_FILES = "spark.sql.runSQLOnFiles";
   private static final String FIELD = "\u001f";
   private static final String DELTA = "delta";
   private static final String[] BY_PATH = new String[] {DELTA};
@@ -311,9 +312,14 @@ public class PythonCatalogs {
         throw failure(name, "refused", "only its Delta tables have versions");
       }
       Identifier path = identifier(BY_PATH, text(found, "location"));
-      Table past = version == null
-          ? deltaCatalog().loadTable(path, timestamp) : deltaCatalog().loadTable(path, version);
-      return delta(entry(table, found), ((DeltaTableV2) past).timeTravelOpt());
+      String[] before = enter();
+      try {
+        Table past = version == null
+            ? deltaCatalog().loadTable(path, timestamp) : deltaCatalog().loadTable(path, version);
+        return delta(entry(table, found), ((DeltaTableV2) past).timeTravelOpt());
+      } finally {
+        leave(before);
+      }
     }
 
     /** Returns what is known of the rows of a table, as JSON: facts and a version, or a place. */
@@ -357,15 +363,17 @@ public class PythonCatalogs {
       ObjectNode request = request("create_table", table);
       request.set("table", definition(provider, ordered(given, keys), keys, properties));
       JsonNode made = call(request);
+      Table complete = null;
       try {
         CatalogTable entry = entry(table, made);
-        if (!isDelta(made)) return new V1Table(entry);
-        createLog(made, given, partitions, properties);
-        return delta(entry, option(null));
-      } catch (RuntimeException failed) {
-        dropAfter(table, failed);
-        throw failed;
+        if (isDelta(made)) {
+          createLog(made, given, partitions, properties);
+          complete = delta(entry, option(null));
+        } else complete = new V1Table(entry);
+      } finally {
+        if (complete == null) dropIncomplete(table);
       }
+      return complete;
     }
 
     // CREATE TABLE AS SELECT
@@ -417,12 +425,13 @@ public class PythonCatalogs {
           "it cannot replace the table " + table + ": drop it, and create it again");
     }
 
-    /** Drops a table that could not be created completely. */
-    private void dropAfter(Identifier table, RuntimeException failed) {
+    /** Drops a table after a failure, which is what the user is told. */
+    private void dropIncomplete(Identifier table) {
       try {
         dropTable(table);
       } catch (RuntimeException second) {
-        failed.addSuppressed(second);
+        org.slf4j.LoggerFactory.getLogger(PythonCatalogs.class)
+            .warn("The table " + table + " stays in the catalog " + name, second);
       }
     }
 
@@ -492,20 +501,35 @@ public class PythonCatalogs {
           SparkSession.active().sessionState().catalogManager().catalog("spark_catalog");
     }
 
+    /** Lets Delta take paths as names, for the engine itself; returns what was before. */
+    private static String[] enter() {
+      SparkSession session = SparkSession.active();
+      String[] before = new String[] {
+          session.sparkContext().getLocalProperty(ADMISSION),
+          session.sessionState().conf().getConfString(ON_FILES, "true")};
+      session.sparkContext().setLocalProperty(ADMISSION, OWN);
+      session.sessionState().conf().setConfString(ON_FILES, "true");
+      return before;
+    }
+
+    private static void leave(String[] before) {
+      SparkSession session = SparkSession.active();
+      session.sparkContext().setLocalProperty(ADMISSION, before[0]);
+      session.sessionState().conf().setConfString(ON_FILES, before[1]);
+    }
+
     private static void createLog(
         JsonNode made, StructType schema, Transform[] partitions, Map properties)
         throws TableAlreadyExistsException, NoSuchNamespaceException {
       Map given = new HashMap(properties);
       given.remove("location");
       given.put("provider", DELTA);
-      SparkContext context = SparkSession.active().sparkContext();
-      String before = context.getLocalProperty(ADMISSION);
-      context.setLocalProperty(ADMISSION, OWN);
+      String[] before = enter();
       try {
         deltaCatalog().createTable(
             identifier(BY_PATH, text(made, "location")), schema, partitions, given);
       } finally {
-        context.setLocalProperty(ADMISSION, before);
+        leave(before);
       }
     }
 
@@ -516,13 +540,11 @@ public class PythonCatalogs {
             && ((TableChange.SetProperty) changes[i]).property().equals("location");
         if (moves) throw failure(name, "refused", "its Delta tables cannot be moved");
       }
-      SparkContext context = SparkSession.active().sparkContext();
-      String before = context.getLocalProperty(ADMISSION);
-      context.setLocalProperty(ADMISSION, OWN);
+      String[] before = enter();
       try {
         deltaCatalog().alterTable(identifier(BY_PATH, text(found, "location")), changes);
       } finally {
-        context.setLocalProperty(ADMISSION, before);
+        leave(before);
       }
       return loadTable(table);
     }
