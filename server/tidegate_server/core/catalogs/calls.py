@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import traceback
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -108,17 +109,18 @@ class CatalogCalls:
         return {"known": True, "version": version}
 
     def _failure(self, request: Mapping[str, Any], caught: Exception) -> Mapping[str, str]:
-        kind = "failed"
+        method, secrets = request["method"], self._secrets(request)
+        kind, reason = "failed", f"{type(caught).__name__}: {caught}"
         if isinstance(caught, NotOfferedError):
             kind, reason = "not offered", str(caught)
         elif isinstance(caught, CatalogError) or (
-            request["method"] == "open" and isinstance(caught, ValueError)
+            method == "open" and isinstance(caught, ValueError)
         ):
             kind, reason = "refused", str(caught)
         else:
-            logger.exception("%s of a catalog failed", request["method"])
-            reason = f"{type(caught).__name__}: {caught}"
-        return {"failure": kind, "reason": _without(self._secrets(request), reason)}
+            trace = "".join(traceback.format_exception(caught))
+            logger.error("%s of a catalog failed:\n%s", method, _without(secrets, trace))
+        return {"failure": kind, "reason": _without(secrets, reason)}
 
     def _secrets(self, request: Mapping[str, Any]) -> Collection[str]:
         if request["method"] == "open":

@@ -640,7 +640,7 @@ public class PythonCatalogs {
         DataType type;
         try {
           type = DataType.fromDDL(text(column, "type"));
-        } catch (RuntimeException wrong) {
+        } catch (Exception wrong) {
           throw failure(name, "failed", "the column " + text(column, "name")
               + " cannot have the type " + text(column, "type"));
         }
