@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -116,3 +117,15 @@ def _opening(kind: PythonCatalogType, opens: Callable[[Mapping[str, str]], Any])
             return opens(options)
 
     return Opening()
+
+
+def test_the_example_of_the_manual_keeps_all_rules(tmp_path: Path) -> None:
+    page = EXAMPLES.parents[1] / "docs" / "writing-catalogs.md"
+    [code] = re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
+    names: dict[str, Any] = {"__name__": "measurements"}
+    exec(compile(code, page.name, "exec", dont_inherit=True), names)
+    (tmp_path / "s" / "t").mkdir(parents=True)
+    trial = Trial(names["FolderType"](), {"path": str(tmp_path)}, tmp_path)
+    findings = list(check(trial))
+    assert all(each.outcome is not Outcome.BROKEN for each in findings), findings
+    assert trial.catalog.get_table("s", "t") is not None

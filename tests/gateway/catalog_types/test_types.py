@@ -182,6 +182,40 @@ def test_packages_offer_further_types(monkeypatch: pytest.MonkeyPatch) -> None:
         registry.find_type.cache_clear()
 
 
+class Folder:
+    """A type of another package whose catalogs are written in Python."""
+
+    name = "folder"
+    description = "A folder."
+    options = (
+        CatalogOption(name="path", description="Where it is.", required=True),
+        CatalogOption(name="api-token", description="For whom."),
+        CatalogOption(name="extra.*", description="More."),
+    )
+
+    def open(self, options: dict[str, str]) -> object:
+        raise AssertionError("only the engine opens a catalog")
+
+
+def test_catalogs_written_in_python_are_opened_by_the_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    offered = EntryPoint("folder", f"{__name__}:Folder", registry.GROUP)
+    monkeypatch.setattr(
+        plugins, "entry_points", lambda group, name="": [offered] if name == "folder" else []
+    )
+    registry.find_type.cache_clear()
+    try:
+        options = {"PATH": "/x", "api-token": "${secret:crm}", "extra.Key": "v"}
+        found = definition_of(replace(CATALOG, type="Folder", options=options), {"crm": "hush"})
+    finally:
+        registry.find_type.cache_clear()
+    assert (found.class_name, found.python_type) == ("", "folder")
+    assert found.options == {"path": "/x", "api-token": "hush", "extra.Key": "v"}
+    assert found.secret == ("api-token",)
+    assert "hush" not in repr(found)
+
+
 def test_secrets_are_put_in_at_the_last_moment() -> None:
     found = definition_of(CATALOG, {"crm": "hush"})
     assert found.options["password"] == "hush"
