@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -127,3 +128,28 @@ def test_what_is_missing_or_closed_is_said() -> None:
 def test_tables_without_a_meaning_are_rejected(fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         CatalogTable(format="csv", **fields)
+
+
+@dataclass(frozen=True)
+class Holding(Fixed):
+    """A catalog that does not let go."""
+
+    released: threading.Event = field(default_factory=threading.Event)
+
+    def close(self) -> None:
+        self.released.wait(60)
+        raise OSError("gone")
+
+
+def test_a_catalog_that_does_not_close_holds_up_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("tidegate_server.core.catalogs.calls._CLOSE_SECONDS", 0.01)
+    catalog = Holding()
+    calls, handle = opened(catalog)
+    assert ask(calls, "close", catalog=handle) == {"value": None}
+    catalog.released.set()
+    for thread in threading.enumerate():
+        if thread.daemon and thread.name.endswith("(_run_close)"):
+            thread.join(60)
+    assert "could not be closed: OSError" in caplog.text

@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 _CLOSED: Final = "it was changed or dropped meanwhile"
 _HIDDEN: Final = "*****"
+_CLOSE_SECONDS: Final = 2.0
 _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "schemas": (),
     "tables": ("schema",),
@@ -89,7 +90,10 @@ class CatalogCalls:
             found = self._open.pop(handle, None)
         close = getattr(found.catalog, "close", None) if found is not None else None
         if close is not None:
-            close()
+            # On a thread of its own: nobody waits for another system that does not answer.
+            thread = threading.Thread(target=_run_close, args=(close,), daemon=True)
+            thread.start()
+            thread.join(_CLOSE_SECONDS)
 
     def _found(self, request: Mapping[str, Any]) -> _Open:
         with self._lock:
@@ -128,6 +132,13 @@ class CatalogCalls:
         with self._lock:
             found = self._open.get(request["catalog"])
         return found.secrets if found is not None else ()
+
+
+def _run_close(close: Callable[[], None]) -> None:
+    try:
+        close()
+    except Exception as caught:
+        logger.warning("a catalog could not be closed: %s", type(caught).__name__)
 
 
 def _called(catalog: Catalog, name: str, request: Mapping[str, Any]) -> Any:

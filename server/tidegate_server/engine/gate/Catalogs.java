@@ -202,7 +202,15 @@ public class Catalogs {
   }
 
   /** Replaces all catalogs; those whose definitions are the same stay loaded. */
-  public synchronized void replace(List all) {
+  public void replace(List all) {
+    for (Object one : exchange(all)) {
+      Entry entry = (Entry) one;
+      entry.close(entry.catalog());
+    }
+  }
+
+  /** Returns the entries that are not needed any more. */
+  private synchronized List exchange(List all) {
     Map before = entries;
     Map after = new HashMap();
     for (Object one : all) {
@@ -212,10 +220,11 @@ public class Catalogs {
     }
     entries = after;
     version++;
+    List gone = new ArrayList();
     for (Object one : before.values()) {
-      Entry entry = (Entry) one;
-      if (after.get(entry.name) != entry) entry.close(entry.catalog());
+      if (after.get(((Entry) one).name) != one) gone.add(one);
     }
+    return gone;
   }
 
   /** Returns whether a name is that of a catalog, in any case. */

@@ -560,6 +560,9 @@ public class PythonCatalogs {
       if (location != null && !new Path(location).isAbsolute()) {
         throw failure(name, "failed", "the location " + location + " is not absolute");
       }
+      if (location == null && isDelta(found)) {
+        throw failure(name, "failed", "its Delta table " + table + " has no location");
+      }
       Object place = location == null ? null : new Path(location).toUri();
       CatalogStorageFormat storage = new CatalogStorageFormat(
           option(place), option(null), option(null), option(null), false, scalaMap(options));

@@ -1,7 +1,7 @@
 """Applies admissions to the plans that run for users.
 
 The rule itself (``Gate.java``) is Java: Spark calls it for every plan, also for those inside
-commands, where a call back to Python is impossible.
+commands, on whatever thread, while only the threads of statements can call Python.
 """
 
 from __future__ import annotations
