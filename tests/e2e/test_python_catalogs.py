@@ -71,7 +71,7 @@ def server(folder: Path) -> Iterator[Server]:
                 "GRANT ALL ON CATALOG reg TO USER ann",
                 "CREATE SCHEMA files.s",
                 "CREATE TABLE files.s.t (day STRING, id INT COMMENT 'key', v STRING) USING csv "
-                "PARTITIONED BY (day) COMMENT 'of files'",
+                "PARTITIONED BY (DAY) COMMENT 'of files'",
                 "INSERT INTO files.s.t VALUES (1, 'a', 'd1'), (2, 'b', 'd2')",
             )
             run_as(server, "ann", "CREATE SCHEMA ann")
@@ -212,6 +212,7 @@ def test_nobody_reads_without_the_right(server: Server, text: str) -> None:
             "ACCESS_DENIED",
         ),
         ("ann", "CREATE TABLE files.s.x (a INT) USING noop", "ACCESS_DENIED"),
+        ("ann", "CREATE TABLE files.s.x (a INT) PARTITIONED BY (b)", "b"),
         ("ann", "ALTER TABLE files.s.t SET LOCATION '/etc'", "ACCESS_DENIED"),
         ("ann", "CREATE TABLE files.s.`../x` (a INT)", "ACCESS_DENIED"),
         ("root", "CREATE TABLE files.s.`*` (a INT)", "no name of letters"),

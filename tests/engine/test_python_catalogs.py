@@ -47,6 +47,13 @@ class Meeting:
                 raise RuntimeError(f"the password {SECRET} is wrong")
             case "strange":
                 return CatalogTable(format="noop", columns=(TableColumn(name="a", type="int"),))
+            case "misnamed":
+                return CatalogTable(
+                    format="org.apache.spark.sql.delta.sources.DeltaDataSource",
+                    location=str(self.place),
+                )
+            case "nowhere":
+                return CatalogTable(format="delta")
             case "untyped":
                 column = TableColumn(name="a", type="no such type")
                 return CatalogTable(format="csv", columns=(column,), location=str(self.place))
@@ -162,7 +169,12 @@ def test_failures_are_told_without_secrets(spark_root: SparkSession, meeting: Me
     broken = _error(spark_root, "SELECT * FROM meeting.s.broken")
     assert broken.code == "CATALOG_FAILED"
     assert "RuntimeError: the password ***** is wrong" in broken.message
-    for name, reason in (("strange", "the format noop"), ("untyped", "the type no such type")):
+    for name, reason in (
+        ("strange", "the format noop"),
+        ("misnamed", "the format org.apache.spark.sql.delta"),
+        ("nowhere", "has no location"),
+        ("untyped", "the type no such type"),
+    ):
         error = _error(spark_root, f"SELECT * FROM meeting.s.{name}")
         assert (error.code, reason in error.message) == ("CATALOG_FAILED", True)
     assert _error(spark_root, "SELECT * FROM meeting.s.x").code == "TABLE_OR_VIEW_NOT_FOUND"

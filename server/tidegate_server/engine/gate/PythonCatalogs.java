@@ -76,6 +76,8 @@ public class PythonCatalogs {
   public static final String ON_FILES = "spark.sql.runSQLOnFiles";
   private static final String FIELD = "\u001f";
   private static final String DELTA = "delta";
+  private static final String DELTA_SOURCE =
+      "org.apache.spark.sql.delta.sources.DeltaDataSource";
   private static final String[] BY_PATH = new String[] {DELTA};
   private static final Set RESERVED =
       new HashSet(Arrays.asList(new String[] {
@@ -358,7 +360,7 @@ public class PythonCatalogs {
       }
       if (tableExists(table)) throw new TableAlreadyExistsException(table);
       StructType given = CatalogV2Util.v2ColumnsToStructType(columns);
-      List keys = keys(partitions);
+      List keys = keys(partitions, given);
       String provider = (String) properties.get("provider");
       ObjectNode request = request("create_table", table);
       request.set("table", definition(provider, ordered(given, keys), keys, properties));
@@ -586,7 +588,8 @@ public class PythonCatalogs {
       } catch (Throwable unknown) {
         throw failure(name, "failed", "there is no data source " + format);
       }
-      if (!all.sources.contains(found)) {
+      boolean misnamed = found.equals(DELTA_SOURCE) && !format.equalsIgnoreCase(DELTA);
+      if (misnamed || !all.sources.contains(found)) {
         throw failure(name, "failed", "its tables cannot have the format " + format);
       }
     }
@@ -655,15 +658,24 @@ public class PythonCatalogs {
       return schema;
     }
 
-    private List keys(Transform[] partitions) {
+    /** Returns the columns that a table is partitioned by, as the columns are written. */
+    private List keys(Transform[] partitions, StructType schema) {
       List keys = new ArrayList();
       for (int i = 0; i < partitions.length; i++) {
         boolean column = partitions[i].name().equals("identity")
             && partitions[i].references()[0].fieldNames().length == 1;
         if (!column) throw failure(name, "refused", "its tables are partitioned by columns only");
-        keys.add(partitions[i].references()[0].fieldNames()[0]);
+        keys.add(written(partitions[i].references()[0].fieldNames()[0], schema));
       }
       return keys;
+    }
+
+    private String written(String key, StructType schema) {
+      String[] names = schema.fieldNames();
+      for (int i = 0; i < names.length; i++) {
+        if (names[i].equalsIgnoreCase(key)) return names[i];
+      }
+      throw failure(name, "refused", "there is no column " + key + " to partition by");
     }
 
     /** Returns the columns with the partition keys last, as tables of files have them. */
