@@ -629,6 +629,21 @@ class Code(Enum):
         "The catalog {name} cannot be used: {reason}.",
         "DESCRIBE CATALOG EXTENDED {name} shows its options; the next statement tries again.",
     )
+    CATALOG_METHOD = ErrorSpec(
+        "0A000",
+        "The catalog {name} does not offer {method}.",
+        "Its type is written in Python and lacks this method: make the change in the other system.",
+    )
+    CATALOG_REFUSED = ErrorSpec(
+        "0A000",
+        "The catalog {name} refused the statement: {reason}.",
+        "The reason is that of the catalog; change the statement accordingly.",
+    )
+    CATALOG_FAILED = ErrorSpec(
+        "58000",
+        "The catalog {name} failed: {reason}.",
+        "The log of the engine has the details, for the author of the type of the catalog.",
+    )
     CATALOG_IN_USE = ErrorSpec("55006", "The catalog {name} cannot be dropped: {reason}.", "{hint}")
     CATALOG_STORE = ErrorSpec(
         "58030",

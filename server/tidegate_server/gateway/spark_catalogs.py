@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from typing import cast
 
+from tidegate_server.core.catalogs.loading import is_python_type
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import CatalogDefinition, PutCatalogs
 from tidegate_server.core.model.external import SECRET_REFERENCE, ExternalObject, secret_reference
 from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.gateway.catalog_types import jdbc
-from tidegate_server.gateway.catalog_types.options import TYPE, is_secret
+from tidegate_server.gateway.catalog_types.base import CatalogType
+from tidegate_server.gateway.catalog_types.options import TYPE, is_secret, named_options
 from tidegate_server.gateway.catalog_types.registry import require_type
 from tidegate_server.gateway.link.client import Engine
 
@@ -73,6 +76,7 @@ def definition_of(catalog: ExternalObject, secrets: Mapping[str, str]) -> Catalo
     :raises ServerError: INVALID_CATALOG or INVALID_CONNECTION if a secret is missing or the options
         are invalid; CATALOG_TYPE.
     """
+    python_type = ""
     if catalog.kind is SecuredKind.CONNECTION:
         class_name, install = jdbc.CLASS, jdbc.INSTALL
         references = {key: secret_reference(name) for key, name in catalog.secrets.items()}
@@ -81,11 +85,13 @@ def definition_of(catalog: ExternalObject, secrets: Mapping[str, str]) -> Catalo
     else:
         kind = require_type(catalog.type)
         given = {key: value for key, value in catalog.options.items() if key.lower() != TYPE}
-        try:
-            spark = kind.spark_catalog(given)
-        except (ValueError, KeyError) as problem:
-            raise invalid_catalog(catalog, str(problem)) from problem
-        class_name, install, options = spark.class_name, kind.install, spark.options
+        if is_python_type(kind):
+            class_name, python_type, install = "", catalog.type.lower(), ""
+            options = named_options(given, kind.options)
+        else:
+            spark_type = cast("CatalogType", kind)
+            class_name, options = _spark_catalog(spark_type, given, catalog)
+            install = spark_type.install
         literal = {value for key, value in given.items() if is_secret(key, kind.options)}
         hidden = {key for key, value in options.items() if value in literal}
     resolved = {key: _resolve(value, catalog, secrets) for key, value in options.items()}
@@ -95,9 +101,20 @@ def definition_of(catalog: ExternalObject, secrets: Mapping[str, str]) -> Catalo
         name=catalog.name,
         class_name=class_name,
         options=resolved,
+        python_type=python_type,
         secret=tuple(key for key in resolved if key in hidden),
         install=install,
     )
+
+
+def _spark_catalog(
+    kind: CatalogType, given: Mapping[str, str], catalog: ExternalObject
+) -> tuple[str, Mapping[str, str]]:
+    try:
+        spark = kind.spark_catalog(given)
+    except (ValueError, KeyError) as problem:
+        raise invalid_catalog(catalog, str(problem)) from problem
+    return spark.class_name, spark.options
 
 
 def invalid_catalog(

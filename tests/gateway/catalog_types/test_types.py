@@ -8,10 +8,10 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from tests.contract.examples import NOON
+from tidegate_server.core import plugins
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.external import ExternalObject
 from tidegate_server.core.model.privileges import SecuredKind
-from tidegate_server.gateway import plugins
 from tidegate_server.gateway.catalog_types import registry
 from tidegate_server.gateway.catalog_types.base import CatalogOption, SparkCatalog
 from tidegate_server.gateway.catalog_types.iceberg import IcebergType
@@ -180,6 +180,40 @@ def test_packages_offer_further_types(monkeypatch: pytest.MonkeyPatch) -> None:
                 registry.require_type(name)
     finally:
         registry.find_type.cache_clear()
+
+
+class Folder:
+    """A type of another package whose catalogs are written in Python."""
+
+    name = "folder"
+    description = "A folder."
+    options = (
+        CatalogOption(name="path", description="Where it is.", required=True),
+        CatalogOption(name="api-token", description="For whom."),
+        CatalogOption(name="extra.*", description="More."),
+    )
+
+    def open(self, options: dict[str, str]) -> object:
+        raise AssertionError("only the engine opens a catalog")
+
+
+def test_catalogs_written_in_python_are_opened_by_the_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    offered = EntryPoint("folder", f"{__name__}:Folder", registry.GROUP)
+    monkeypatch.setattr(
+        plugins, "entry_points", lambda group, name="": [offered] if name == "folder" else []
+    )
+    registry.find_type.cache_clear()
+    try:
+        options = {"PATH": "/x", "api-token": "${secret:crm}", "extra.Key": "v"}
+        found = definition_of(replace(CATALOG, type="Folder", options=options), {"crm": "hush"})
+    finally:
+        registry.find_type.cache_clear()
+    assert (found.class_name, found.python_type) == ("", "folder")
+    assert found.options == {"path": "/x", "api-token": "hush", "extra.Key": "v"}
+    assert found.secret == ("api-token",)
+    assert "hush" not in repr(found)
 
 
 def test_secrets_are_put_in_at_the_last_moment() -> None:

@@ -574,9 +574,11 @@ class CatalogDefinition:
     kind: SecuredKind
     name: str
     class_name: str
-    """Of Spark's interface CatalogPlugin."""
+    """Of Spark's interface CatalogPlugin; empty for a catalog that is written in Python."""
     options: Mapping[str, str] = field(repr=False)
-    """Those of the class, with secrets."""
+    """Those of the class or type, with secrets."""
+    python_type: str = ""
+    """The type of a catalog that is written in Python, by which the engine finds what opens it."""
     secret: tuple[str, ...] = ()
     """The names of those options that are secrets."""
     install: str = ""

@@ -44,22 +44,35 @@ public class Catalogs {
   /** The names that sessions may have a catalog of. */
   private final Set given = new HashSet();
   private int version = 0;
+  private PythonCatalogs python;
+
+  /** Sets what opens the catalogs that are written in Python. */
+  public void connect(PythonCatalogs python) {
+    this.python = python;
+  }
 
   /** One catalog, by its definition. */
   public static class Entry {
     final String name;
     final String kind;
     private final String className;
+    /** The type of a catalog that is written in Python; empty for a class. */
+    private final String pythonType;
     private final Map options;
     private final Set secrets;
     private final String problem;
+    private final PythonCatalogs python;
     /** What loading it led to; null before. Read without a lock: loading may take long. */
     private volatile Loaded loaded;
 
-    Entry(String name, String kind, String className, Map options, Set secrets, String problem) {
+    Entry(
+        String name, String kind, String className, String pythonType, Map options, Set secrets,
+        String problem, PythonCatalogs python) {
       this.name = name;
       this.kind = kind;
       this.className = className;
+      this.pythonType = pythonType;
+      this.python = python;
       this.options = options;
       this.secrets = secrets;
       this.problem = problem;
@@ -67,7 +80,22 @@ public class Catalogs {
 
     boolean isSame(Entry other) {
       return other != null && kind.equals(other.kind) && className.equals(other.className)
-          && options.equals(other.options) && problem.equals(other.problem);
+          && pythonType.equals(other.pythonType) && options.equals(other.options)
+          && problem.equals(other.problem);
+    }
+
+    boolean isPython() {
+      return !pythonType.isEmpty();
+    }
+
+    CatalogPlugin build() throws Exception {
+      if (isPython()) return python.open(name, pythonType, options, secrets);
+      return Catalogs.build(className, name, options);
+    }
+
+    /** Releases what the catalog holds in Python. */
+    void close(CatalogPlugin catalog) {
+      if (isPython() && catalog != null) python.close(catalog);
     }
 
     /** Loads it unless that was done, or failed a moment ago; returns whether it changed. */
@@ -79,7 +107,7 @@ public class Catalogs {
       }
       try {
         if (!problem.isEmpty()) throw new IllegalArgumentException(problem);
-        loaded = new Loaded(build(className, name, options), null, now);
+        loaded = new Loaded(build(), null, now);
       } catch (Throwable failed) {
         String failure = reason(failed);
         loaded = new Loaded(new Unavailable(name, failure), failure, System.currentTimeMillis());
@@ -110,6 +138,9 @@ public class Catalogs {
       for (int i = 0; one != null && i < CAUSES; i++, one = one.getCause()) {
         String message = one.getMessage();
         boolean known = message != null && text.indexOf(message) >= 0;
+        if (message != null && message.startsWith(PythonCatalogs.FAILED)) {
+          message = message.substring(message.lastIndexOf(FIELD) + 1);
+        }
         if (one instanceof ClassNotFoundException) message = "there is no class " + message;
         if (message == null) message = one.getClass().getSimpleName();
         if (known) continue;
@@ -139,15 +170,17 @@ public class Catalogs {
 
   /** Returns a catalog for {@link #replace} and {@link #check}. */
   public Entry entry(
-      String name, String kind, String className, Map options, List secrets, String problem) {
+      String name, String kind, String className, String pythonType, Map options, List secrets,
+      String problem) {
     return new Entry(
-        name, kind, className, new HashMap(options), new HashSet(secrets), problem);
+        name, kind, className, pythonType, new HashMap(options), new HashSet(secrets), problem,
+        python);
   }
 
   /** Returns why a catalog cannot be loaded, after its class if that is missing; or nothing. */
   public String check(Entry entry) {
     try {
-      build(entry.className, entry.name, entry.options);
+      entry.close(entry.build());
       return "";
     } catch (Throwable failed) {
       Throwable one = failed;
@@ -169,7 +202,15 @@ public class Catalogs {
   }
 
   /** Replaces all catalogs; those whose definitions are the same stay loaded. */
-  public synchronized void replace(List all) {
+  public void replace(List all) {
+    for (Object one : exchange(all)) {
+      Entry entry = (Entry) one;
+      entry.close(entry.catalog());
+    }
+  }
+
+  /** Returns the entries that are not needed any more. */
+  private synchronized List exchange(List all) {
     Map before = entries;
     Map after = new HashMap();
     for (Object one : all) {
@@ -179,11 +220,22 @@ public class Catalogs {
     }
     entries = after;
     version++;
+    List gone = new ArrayList();
+    for (Object one : before.values()) {
+      if (after.get(((Entry) one).name) != one) gone.add(one);
+    }
+    return gone;
   }
 
   /** Returns whether a name is that of a catalog, in any case. */
   public boolean has(String name) {
     return find(name) != null;
+  }
+
+  /** Returns whether a name is that of a catalog that is written in Python. */
+  public boolean isPython(String name) {
+    Entry found = find(name);
+    return found != null && found.isPython();
   }
 
   /** Returns CATALOG or CONNECTION; null if there is none of this name. */

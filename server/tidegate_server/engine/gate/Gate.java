@@ -93,9 +93,9 @@ import org.apache.spark.sql.types.MapType;
  * admission is refused.
  */
 public class Gate extends scala.runtime.AbstractFunction1 {
-  public static final String PROPERTY = "tidegate.gate";
+  public static final String PROPERTY = PythonCatalogs.ADMISSION;
   public static final String MARK = "spark.tidegate.gated";
-  static final String OWN = "engine";
+  static final String OWN = PythonCatalogs.OWN;
   /**
    * Needs of classes that are judged by what is in them, if at all. What is unresolved cannot run;
    * fields of commands may contain it, to be analyzed later.
@@ -109,7 +109,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
   static final String KAFKA = "org.apache.spark.sql.kafka010.";
   static final Set READS =
       new HashSet(java.util.Arrays.asList(new String[] {"SELECT", "DESCRIBE", "READ"}));
-  static final String ON_FILES = "spark.sql.runSQLOnFiles";
+  static final String ON_FILES = PythonCatalogs.ON_FILES;
   /** Prefix of the properties of a view with the settings under which it is analyzed. */
   static final String VIEW_SETTING = "view.sqlconfig.";
   static final String FIELD = "\u001f";
@@ -733,9 +733,12 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     private boolean catalog(String act, String name, String via) {
       String kind = catalogs.kind(name);
       if (kind == null) return false;
-      boolean uses = READS.contains(act) || act.equals("USAGE") || act.equals("USE");
-      add(uses ? "USE" : "MODIFY", kind, "", "", lower(name), "", via, "");
+      add(uses(act) ? "USE" : "MODIFY", kind, "", "", lower(name), "", via, "");
       return true;
+    }
+
+    private boolean uses(String act) {
+      return READS.contains(act) || act.equals("USAGE") || act.equals("USE");
     }
 
     /** Adds the use of the catalog that a name in a parsed node is in; false for the session's. */
@@ -962,8 +965,19 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     }
 
     private void catalogTable(CatalogTable table, String act, String via) throws Exception {
-      boolean view = table.tableType().name().equals("VIEW");
+      String catalog = text(table.identifier().catalog(), "spark_catalog");
       scala.Option place = table.storage().locationUri();
+      if (catalogs.has(catalog)) {
+        // Some commands of Delta write by the path of their table.
+        String at = place.isDefined() && !uses(act)
+            ? resolved(new Path((java.net.URI) place.get())) : "";
+        add(uses(act) ? "USE" : "MODIFY", catalogs.kind(catalog), "", "", lower(catalog), "", via,
+            at);
+        inside(catalog, text(table.identifier().database(), ""));
+        inside(catalog, table.identifier().table());
+        return;
+      }
+      boolean view = table.tableType().name().equals("VIEW");
       String at = place.isDefined() ? resolved(new Path((java.net.URI) place.get())) : "";
       boolean external = table.tableType().name().equals("EXTERNAL");
       if (external && !at.isEmpty() && !table.properties().contains("tidegate.id")
@@ -1032,15 +1046,24 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       if (node instanceof V2WriteCommand) seen.put(((V2WriteCommand) node).table(), "");
     }
 
-    /** Whether a command creates its object in a catalog, to which a provider is only a word. */
+    /**
+     * Whether a command creates its object in a catalog to which a provider is only a word. To
+     * those that are written in Python, it is a data source of Spark.
+     */
     private boolean isInCatalog(Object target) {
       if (target instanceof ResolvedIdentifier) {
-        return catalogs.has(((ResolvedIdentifier) target).catalog().name());
+        return hasWords(((ResolvedIdentifier) target).catalog().name());
       }
       if (!(target instanceof UnresolvedIdentifier)) return false;
       scala.collection.immutable.Seq parts = ((UnresolvedIdentifier) target).nameParts();
-      if (parts.size() > 1 && catalogs.has(parts.head().toString())) return true;
-      return catalogs.has(session.sessionState().catalogManager().currentCatalog().name());
+      if (parts.size() > 1 && catalogs.has(parts.head().toString())) {
+        return hasWords(parts.head().toString());
+      }
+      return hasWords(session.sessionState().catalogManager().currentCatalog().name());
+    }
+
+    private boolean hasWords(String catalog) {
+      return catalogs.has(catalog) && !catalogs.isPython(catalog);
     }
 
     /** Judges a new current catalog, which is then asked for names without one. */

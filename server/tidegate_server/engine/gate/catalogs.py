@@ -63,5 +63,11 @@ def _entry(spark: SparkSession, given: CatalogDefinition) -> Any:
     for key in given.secret:
         secrets.add(given.options[key])
     return catalogs(spark).entry(
-        given.name, given.kind.value, given.class_name, options, secrets, given.problem
+        given.name,
+        given.kind.value,
+        given.class_name,
+        given.python_type,
+        options,
+        secrets,
+        given.problem,
     )

@@ -1,7 +1,7 @@
 """Applies admissions to the plans that run for users.
 
 The rule itself (``Gate.java``) is Java: Spark calls it for every plan, also for those inside
-commands, where a call back to Python is impossible.
+commands, on whatever thread, while only the threads of statements can call Python.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.access import Access, Act, Admission, Features, ObjectKind
 from tidegate_server.engine.gate import tables
+from tidegate_server.engine.gate.python_catalogs import connect_python, python_catalogs
 from tidegate_server.engine.storage.jvm import compiled_instance, java, java_source, scala_object
 
 _FIELD = "\x1f"
@@ -37,6 +38,9 @@ class Collected:
 def install_gate(spark: SparkSession) -> None:
     """Check the plans of all sessions that are created from now on."""
     gate = _gate(spark)
+    python = python_catalogs(spark, uses=places(spark))
+    connect_python(spark, python)
+    gate.catalogs().connect(python)
     gate.configure(_RECORD.join(_FIELD.join(line) for line in _configuration()))
     session: Any = spark._jsparkSession
     extensions = session.extensions()
@@ -272,9 +276,8 @@ def _act(act: tables.Act) -> tuple[str, ...]:
 
 
 def _gate(spark: SparkSession) -> Any:
-    catalogs = compiled_instance(
-        spark, "tidegate.Catalogs", _source("Catalogs"), uses=places(spark)
-    )
+    python = python_catalogs(spark, uses=places(spark))
+    catalogs = compiled_instance(spark, "tidegate.Catalogs", _source("Catalogs"), uses=python)
     return compiled_instance(spark, "tidegate.Gate", _source("Gate"), uses=catalogs)
 
 

@@ -37,6 +37,7 @@ _WITHOUT_REASON = ("INTERNAL_ERROR", "_LEGACY_ERROR_TEMP_")
 _SCHEDULING = ("Job aborted due to stage failure", "Exception thrown in awaitResult")
 """Prefixes of messages that say where Spark failed, not why."""
 _UNAVAILABLE_CATALOG = "tidegate.catalog.unavailable:"
+_FAILED_CATALOG = "tidegate.catalog.failed:"
 _UNKNOWN_CONDITION = "Cannot find main error class"
 _LONG_NAME = re.compile(r"Mkdirs failed to create|File name too long")
 _NAME_BYTES = 255
@@ -110,12 +111,28 @@ def _translate(caught: BaseException) -> ServerError:
 
 
 def _catalog_error(causes: Sequence[_Cause]) -> ServerError | None:
-    """Return the error of a catalog that could not be loaded (``Catalogs.java``)."""
+    """Return the error of a catalog that could not be loaded, or of one written in Python.
+
+    ``Catalogs.java`` and ``PythonCatalogs.java`` throw them.
+    """
     for cause in causes:
+        if cause.text.startswith(_FAILED_CATALOG):
+            return _python_catalog_error(*cause.text.removeprefix(_FAILED_CATALOG).split("\x1f"))
         if cause.text.startswith(_UNAVAILABLE_CATALOG):
             name, _, reason = cause.text.removeprefix(_UNAVAILABLE_CATALOG).partition("\x1f")
             return error(Code.CATALOG_UNAVAILABLE, name=name, reason=reason.strip().rstrip("."))
     return None
+
+
+def _python_catalog_error(name: str, kind: str, reason: str) -> ServerError:
+    reason = reason.strip().rstrip(".")
+    match kind:
+        case "not offered":
+            return error(Code.CATALOG_METHOD, name=name, method=reason)
+        case "refused":
+            return error(Code.CATALOG_REFUSED, name=name, reason=reason)
+        case _:
+            return error(Code.CATALOG_FAILED, name=name, reason=reason)
 
 
 def _is_stopping() -> bool:

@@ -1,9 +1,13 @@
-"""Fingerprints of tables of catalogs: of Iceberg tables, by their newest snapshot."""
+"""What identifies the rows of tables of catalogs: of Iceberg tables, their newest snapshot; of
+those of catalogs written in Python, what the catalog says, the version of Delta, or the files.
+"""
 
 from __future__ import annotations
 
-import hashlib
+import json
 import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -16,6 +20,7 @@ from tidegate_server.engine.storage.jvm import active_session, java, known_insta
 
 logger = logging.getLogger(__name__)
 
+_PYTHON: Final = "tidegate.PythonCatalogs$Catalog"
 _ICEBERGS: Final = "org.apache.iceberg.spark.source."
 
 
@@ -24,8 +29,19 @@ def is_foreign(name: TableName) -> bool:
     return not is_path(name) and name.catalog.lower() not in ("", DEFAULT_CATALOG)
 
 
-def snapshot_fingerprint(spark: SparkSession, name: TableName) -> int | None:
-    """Return a number of 53 bits that changes with every snapshot of an Iceberg table.
+@dataclass(frozen=True, slots=True)
+class ForeignRows:
+    """What identifies the rows of a table."""
+
+    facts: tuple[str, ...]
+    """Texts that change with the rows, if there are no files."""
+    format: str = ""
+    files: str | None = None
+    """The directory or file that the table also consists of."""
+
+
+def foreign_rows(spark: SparkSession, name: TableName) -> ForeignRows | None:
+    """Return what identifies the rows of a table of a catalog.
 
     :return: None for tables of other kinds, and if the catalog cannot be used.
     """
@@ -38,24 +54,38 @@ def snapshot_fingerprint(spark: SparkSession, name: TableName) -> int | None:
                 gate.catalogs().use(session, name.catalog)
             if not manager.isCatalogRegistered(name.catalog):
                 return None
-            found = manager.catalog(name.catalog).loadTable(_identifier(spark, name))
+            catalog = manager.catalog(name.catalog)
+            if str(catalog.getClass().getName()) == _PYTHON:
+                return _rows_in_python(json.loads(catalog.state(_identifier(spark, name))))
+            found = catalog.loadTable(_identifier(spark, name))
             if not str(found.getClass().getName()).startswith(_ICEBERGS):
                 return None
             return _newest(found.table())
     except (PySparkException, Py4JError) as problem:
-        logger.debug("the newest snapshot of %s cannot be read: %s", name, problem)
+        logger.debug("what identifies the rows of %s cannot be read: %s", name, problem)
         return None
 
 
-def _newest(table: Any) -> int:
+def _rows_in_python(state: Mapping[str, str | None]) -> ForeignRows | None:
+    """Return what identifies the rows of a table (``state`` of ``PythonCatalogs.java``)."""
+    facts = str(state["facts"])
+    if "version" in state:
+        version = state["version"]
+        return None if version is None else ForeignRows((facts, version))
+    location = state["location"]
+    return None if location is None else ForeignRows((facts,), str(state["format"]), location)
+
+
+def _newest(table: Any) -> ForeignRows:
     table.refresh()  # it may have been remembered since before another engine wrote to it
     snapshot = table.currentSnapshot()
-    facts = (
-        str(table.uuid()),
-        "" if snapshot is None else str(snapshot.snapshotId()),
-        str(table.schema().schemaId()),
+    return ForeignRows(
+        (
+            str(table.uuid()),
+            "" if snapshot is None else str(snapshot.snapshotId()),
+            str(table.schema().schemaId()),
+        )
     )
-    return int.from_bytes(hashlib.sha256("\n".join(facts).encode()).digest()[:8]) >> 11
 
 
 def _identifier(spark: SparkSession, name: TableName) -> Any:

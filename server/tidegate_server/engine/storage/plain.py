@@ -6,7 +6,7 @@ import hashlib
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.core.model.names import TableName
 from tidegate_server.engine.storage.base import is_path
-from tidegate_server.engine.storage.foreign import is_foreign, snapshot_fingerprint
+from tidegate_server.engine.storage.foreign import ForeignRows, foreign_rows, is_foreign
 from tidegate_server.engine.storage.jvm import FILES, is_instance, items, java, kind, scala_object
 
 logger = logging.getLogger(__name__)
@@ -76,15 +76,21 @@ def fingerprint(
     :param entry: the session catalog's entry of the table; None for one named by its path.
     :param settled: wait briefly if a file is so new that it could be rewritten without a change of
         its modification time.
-    An Iceberg table of a catalog has that of its newest snapshot.
+    Tables of catalogs have that of what identifies their rows (:func:`foreign_rows`).
 
     :return: None if the table is not known to consist of files or has too many, and if the listing
         fails or files keep changing.
     """
-    if is_foreign(name):
-        return snapshot_fingerprint(spark, name)
     try:
-        table = _describe(spark, name, entry)
+        if is_foreign(name):
+            found = foreign_rows(spark, name)
+            if found is None:
+                return None
+            if found.files is None:
+                return _number(found.facts)
+            table = _of_catalog(spark, found, found.files)
+        else:
+            table = _describe(spark, name, entry)
         if table is None:
             return None
         files = (
@@ -98,7 +104,11 @@ def fingerprint(
     if files is None:
         return None
     listed = sorted({f"{file.path}\0{file.size}\0{file.modified}" for file in files})
-    digest = hashlib.sha256("\n".join([*table.facts, *listed]).encode()).digest()
+    return _number((*table.facts, *listed))
+
+
+def _number(facts: Iterable[str]) -> int:
+    digest = hashlib.sha256("\n".join(facts).encode()).digest()
     return int.from_bytes(digest[:8]) >> 11
 
 
@@ -174,6 +184,15 @@ def _describe(spark: SparkSession, name: TableName, entry: Any) -> _FileTable | 
         *sorted("".join(_PARTITION.findall(each)) for each in partitions.split(_PARTITION_BEGIN)),
     )
     return _FileTable(configuration, (root, *dict.fromkeys(outside)), facts)
+
+
+def _of_catalog(spark: SparkSession, found: ForeignRows, place: str) -> _FileTable | None:
+    """Return the files of a table of a catalog; None if its data source reads none."""
+    if not _is_file_source(spark, found.format):
+        return None
+    configuration = _configuration(spark)
+    root = _qualify(configuration, java(spark).org.apache.hadoop.fs.Path(place))
+    return _FileTable(configuration, (root,), found.facts)
 
 
 def _at_path(spark: SparkSession, name: TableName) -> _FileTable:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.plugins import find_plugin
 from tidegate_server.gateway.auth.base import Authenticator
-from tidegate_server.gateway.plugins import find_plugin
 
 GROUP: Final = "tidegate.authenticators"
 """The entry-point group in which packages offer authenticators."""

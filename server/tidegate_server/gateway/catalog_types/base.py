@@ -1,35 +1,18 @@
-"""The interface of catalog types; packages offer further ones as entry points."""
+"""The interface of types of catalogs that Spark loads from a jar.
+
+Packages offer further ones as entry points. ``core/catalogs/base.py`` has the interface of those
+whose catalogs are written in Python.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol
 
+from tidegate_server.core.catalogs.options import CatalogOption, OptionKind
 
-class OptionKind(Enum):
-    """How the text of an option is checked."""
-
-    TEXT = "text"
-    BOOLEAN = "true or false"
-    INTEGER = "a whole number"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogOption:
-    """An option of a type."""
-
-    name: str
-    """In lower case, compared without regard to case; ``s3.*`` means all keys that begin so."""
-    description: str
-    kind: OptionKind = OptionKind.TEXT
-    required: bool = False
-    secret: bool = False
-    """Whether its value must be ``${secret:name}``; so must that of any option with a name such as
-    password or token."""
-    values: tuple[str, ...] = ()
-    """The only values that it can have, if there are some."""
+__all__ = ["CatalogOption", "CatalogType", "OptionKind", "SparkCatalog"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
+from tidegate_server.core.catalogs.base import PythonCatalogType
+from tidegate_server.core.catalogs.options import CatalogOption, OptionKind
 from tidegate_server.core.model.external import secret_name
 from tidegate_server.core.model.secrets import is_sensitive
 from tidegate_server.core.sql.redact import redact
-from tidegate_server.gateway.catalog_types.base import CatalogOption, CatalogType, OptionKind
+from tidegate_server.gateway.catalog_types.base import CatalogType
 
 TYPE: Final = "type"
 """The option that names the type."""
@@ -32,7 +34,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"Did you mean {near[0]}?" if near else f"Known are {', '.join(names)}."
 
 
-def find_problem(catalog_type: CatalogType, options: Mapping[str, str]) -> OptionProblem | None:
+def find_problem(
+    catalog_type: CatalogType | PythonCatalogType, options: Mapping[str, str]
+) -> OptionProblem | None:
     """Return the first problem with the options of a catalog, which are without ``type``."""
     known = catalog_type.options
     for key, value in options.items():
@@ -60,6 +64,15 @@ def find_option(key: str, known: Iterable[CatalogOption]) -> CatalogOption | Non
         if each.name.endswith("*") and folded.startswith(each.name[:-1]):
             family = each
     return family
+
+
+def named_options(options: Mapping[str, str], known: Iterable[CatalogOption]) -> Mapping[str, str]:
+    """Return options under the names that their type gives them; families keep what was written."""
+    found = ((key, find_option(key, known), value) for key, value in options.items())
+    return {
+        key if each is None or each.name.endswith("*") else each.name: value
+        for key, each, value in found
+    }
 
 
 def is_secret(key: str, known: Iterable[CatalogOption]) -> bool:

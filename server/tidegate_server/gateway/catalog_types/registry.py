@@ -7,16 +7,16 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Final, cast
 
+from tidegate_server.core.catalogs.base import PythonCatalogType
+from tidegate_server.core.catalogs.loading import GROUP, is_python_type, load_type
 from tidegate_server.core.errors import Code, error
 from tidegate_server.gateway.catalog_types.base import CatalogType
 from tidegate_server.gateway.catalog_types.iceberg import IcebergType
 from tidegate_server.gateway.catalog_types.jdbc import JdbcType
 from tidegate_server.gateway.catalog_types.options import nearest
 from tidegate_server.gateway.catalog_types.paimon import PaimonType
-from tidegate_server.gateway.plugins import find_plugin
 
-GROUP: Final = "tidegate.catalogs"
-"""The entry-point group in which packages offer types of catalogs."""
+AnyType = CatalogType | PythonCatalogType
 _BUILT_IN: Final[tuple[CatalogType, ...]] = (JdbcType(), IcebergType(), PaimonType())
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "generic_in_memory": "Temporary views last as long as a session: CREATE TEMPORARY VIEW.",
@@ -37,7 +37,7 @@ def known_types() -> tuple[str, ...]:
 
 
 @cache
-def find_type(name: str) -> CatalogType | None:
+def find_type(name: str) -> AnyType | None:
     """Return a type, the built-in one first; None if there is none of this name.
 
     :raises ServerError: CATALOG_TYPE if a package offers it, but it cannot be loaded.
@@ -46,18 +46,18 @@ def find_type(name: str) -> CatalogType | None:
         if each.name == name:
             return each
     try:
-        found = find_plugin(name, GROUP) if ":" not in name else None
-        found = found() if isinstance(found, type) else found
+        found = load_type(name)
     except Exception as caught:
         reason = f"the package that offers it cannot be loaded: {caught}"
         raise error(Code.CATALOG_TYPE, type=name, reason=reason, hint="") from caught
-    if found is not None and not all(hasattr(found, method) for method in _METHODS):
-        reason = "the package that offers it does not implement CatalogType"
+    complete = all(hasattr(found, method) for method in _METHODS)
+    if found is not None and not complete and not is_python_type(found):
+        reason = "the package that offers it does not implement CatalogType or PythonCatalogType"
         raise error(Code.CATALOG_TYPE, type=name, reason=reason, hint="")
-    return cast("CatalogType | None", found)
+    return cast("AnyType | None", found)
 
 
-def require_type(name: str, place: tuple[int, int] | None = None) -> CatalogType:
+def require_type(name: str, place: tuple[int, int] | None = None) -> AnyType:
     """Return a type.
 
     :param place: line and column of the option that names it.

@@ -44,7 +44,11 @@ def check_catalog(catalog: str, context: Context) -> None:
         what = f"A materialized table in the catalog {catalog}"
         hint = f"They are in {DEFAULT_CATALOG}."
         if foreign:
-            hint = f"Write {DEFAULT_CATALOG}.schema.table; its query can read tables of {catalog}."
+            hint = (
+                "A refresh commits rows together with the versions of its sources, which only the "
+                f"server's own tables can. Write {DEFAULT_CATALOG}.schema.table; its query can "
+                f"read tables of {catalog}."
+            )
         raise error(Code.NOT_SUPPORTED, what=what, hint=hint)
 
 

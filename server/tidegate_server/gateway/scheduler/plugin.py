@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.gateway.plugins import find_plugin
+from tidegate_server.core.plugins import find_plugin
 
 GROUP: Final = "tidegate.schedulers"
 """The entry-point group in which packages offer schedulers."""

@@ -1,0 +1,29 @@
+"""Tables as JSON, for the calls of the engine and for catalogs that store them so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from tidegate_server.core.catalogs.base import CatalogTable, TableColumn
+
+
+def encode_table(table: CatalogTable) -> Mapping[str, Any]:
+    """Return a table as JSON."""
+    return {
+        **asdict(table),
+        "options": dict(table.options),
+        "properties": dict(table.properties),
+    }
+
+
+def decode_table(fields: Mapping[str, Any]) -> CatalogTable:
+    """Return the table that :func:`encode_table` encoded."""
+    return CatalogTable(
+        **{
+            **fields,
+            "columns": tuple(TableColumn(**column) for column in fields["columns"]),
+            "partition_keys": tuple(fields["partition_keys"]),
+        }
+    )
