@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.model.names import TableName
-from tidegate_server.engine.storage.base import is_path
-from tidegate_server.engine.storage.foreign import is_foreign, snapshot_fingerprint
+from tidegate_server.engine.storage.base import is_foreign, is_path
+from tidegate_server.engine.storage.iceberg.tables import load_table
 from tidegate_server.engine.storage.jvm import FILES, is_instance, items, java, kind, scala_object
 
 logger = logging.getLogger(__name__)
@@ -76,13 +76,13 @@ def fingerprint(
     :param entry: the session catalog's entry of the table; None for one named by its path.
     :param settled: wait briefly if a file is so new that it could be rewritten without a change of
         its modification time.
-    An Iceberg table of a catalog has that of its newest snapshot.
+    An Iceberg table of a catalog that has no versions has that of its newest snapshot.
 
     :return: None if the table is not known to consist of files or has too many, and if the listing
         fails or files keep changing.
     """
     if is_foreign(name):
-        return snapshot_fingerprint(spark, name)
+        return _snapshot_fingerprint(spark, name)
     try:
         table = _describe(spark, name, entry)
         if table is None:
@@ -100,6 +100,16 @@ def fingerprint(
     listed = sorted({f"{file.path}\0{file.size}\0{file.modified}" for file in files})
     digest = hashlib.sha256("\n".join([*table.facts, *listed]).encode()).digest()
     return int.from_bytes(digest[:8]) >> 11
+
+
+def _snapshot_fingerprint(spark: SparkSession, name: TableName) -> int | None:
+    """Return the fingerprint of an Iceberg table; None if there is none that can be read."""
+    try:
+        found = load_table(spark, name)
+    except (PySparkException, Py4JError) as problem:
+        logger.debug("the newest snapshot of %s cannot be read: %s", name, problem)
+        return None
+    return None if found is None else found.fingerprint()
 
 
 def forget_cached(spark: SparkSession, name: TableName, entry: Any) -> None:
