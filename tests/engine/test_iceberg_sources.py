@@ -18,10 +18,12 @@ from tidegate_server.core.messages.requests import CatalogDefinition
 from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.model.runs import ChangeMethod, Strategy
 from tidegate_server.core.model.versions import Source, SourceKind
-from tidegate_server.core.refresh.request import RefreshOutcome
+from tidegate_server.core.refresh.request import Recompute, RefreshOrder, RefreshOutcome
 from tidegate_server.engine.gate.catalogs import put_catalogs
 from tidegate_server.engine.refresh.plan import source_versions
+from tidegate_server.engine.refresh.run import refresh
 from tidegate_server.engine.results.projection import result_schema
+from tidegate_server.engine.session.operations import Operation
 
 pytestmark = pytest.mark.spark
 
@@ -138,6 +140,33 @@ def test_a_refresh_records_and_pins_a_snapshot(table: Iceberg) -> None:
     assert (change.before, change.after, change.snapshot) == (1, 2, str(table.snapshots()[1]))
     assert mt.verify().equal
     assert mt.verify(1).equal
+
+
+class Meanwhile(Operation):
+    """Adds a row to a table between the first steps of a refresh."""
+
+    def __init__(self, order: RefreshOrder, table: Iceberg) -> None:
+        super().__init__(order.refresh_id)
+        self.table, self.added = table, False
+
+    def check(self) -> None:
+        if not self.added:
+            self.table.insert((9, "late", 9))
+        self.added = True
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_a_commit_during_a_refresh_does_not_slip_in(table: Iceberg, force: bool) -> None:
+    mt = Kept(table.lake, query_of(table))
+    table.insert((5, "a", 10))
+    order = mt.order()
+    meanwhile = Meanwhile(order, table)
+    outcome = refresh(order, Recompute(force=force), table.lake.root, table.lake.format, meanwhile)
+    assert meanwhile.added
+    assert outcome.plan.strategy is (FULLY if force else INCREMENTAL)
+    assert mt.verify().equal
+    assert not any("late" in row for row in mt.content())
+    mt.follow()
 
 
 def test_without_new_rows_there_is_nothing_to_do(table: Iceberg) -> None:
