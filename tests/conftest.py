@@ -29,7 +29,7 @@ settings.load_profile("full" if FULL else "quick")
 _LAST = ("spark", "jdbc", "faults", "package")
 """Markers of slow tests, the slowest last."""
 
-_SAMPLED = 3
+_SAMPLED = 4
 """One of so many thorough tests runs with ``--sampled``."""
 _ENGINES = frozenset({"start_engine", "spark_root"})
 """Fixtures that start Spark without a gateway."""

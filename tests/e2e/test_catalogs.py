@@ -249,8 +249,19 @@ def test_materialized_tables_read_catalogs(server: Server) -> None:
     history = "SHOW REFRESH HISTORY FOR bob.m LIMIT 1"
     assert "NO_DATA" in str(run_as(server, "bob", refresh, history))
     run_as(server, "ann", "INSERT INTO lake.db.src VALUES (7, 'g')")
-    assert "NO_DATA" not in str(run_as(server, "bob", refresh, history))
+    [(snapshot,)] = run_as(
+        server, "bob", "SELECT snapshot_id FROM lake.db.src.refs WHERE name = 'main'"
+    )
+    shown = f'"snapshot": "{snapshot}"'
+    assert shown in str(run_as(server, "bob", "EXPLAIN ALTER MATERIALIZED TABLE bob.m REFRESH"))
+    refreshed = str(run_as(server, "bob", refresh, history))
+    assert "NO_DATA" not in refreshed
+    assert shown in refreshed
     assert run_as(server, "bob", "SELECT * FROM bob.m") == [(7,)]
+    # It is compared with the snapshot that it read.
+    run_as(server, "ann", "INSERT INTO lake.db.src VALUES (8, 'h')")
+    [verified] = run_as(server, "bob", "VERIFY MATERIALIZED TABLE bob.m")
+    assert verified[3] is True
 
 
 def test_catalogs_are_there_after_the_engine_died(server: Server) -> None:

@@ -46,6 +46,8 @@ _HIVE = {
 _OPTIONAL = ("org.apache.spark.sql.kafka010.", "org.apache.iceberg.")
 """Sources that are on the class path only if the engine was started with Kafka or Iceberg."""
 
+_ICEBERG = "iceberg-spark-runtime"
+
 _DERIVABLE = frozenset(
     {
         f"{_CATALYST}.FunctionIdentifier",
@@ -133,10 +135,16 @@ def by_root(spark_root: SparkSession, classes: Any) -> Mapping[str, frozenset[st
 
 
 def _names_in(jar: str) -> Iterator[str]:
-    """Yield the classes of a jar that mention Spark SQL, as every class below the roots does."""
+    """Yield the classes of a jar that mention Spark SQL, as every class below the roots does.
+
+    Plans of Iceberg come from its extensions of Spark's parser, which are not loaded, and are
+    refused because they are not listed.
+    """
     with zipfile.ZipFile(jar) as opened:
         for entry in opened.namelist():
             if not entry.endswith(".class") or entry.startswith("META-INF/"):
+                continue
+            if _ICEBERG in jar and entry.startswith("org/apache/spark/"):
                 continue
             if b"org/apache/spark/sql/" in opened.read(entry):
                 yield entry.removesuffix(".class").replace("/", ".")

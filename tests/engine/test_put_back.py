@@ -43,7 +43,7 @@ def test_the_same_version_of_another_history_is_another_table(lake: Lake, tmp_pa
     assert (outcome.plan.strategy, outcome.plan.reason_code) == (Strategy.FULL, "SOURCES_REPLACED")
     assert outcome.plan.vector == recorded.record.vector
     assert mt.content() == row_counts([("a",), ("b",)])
-    with pytest.raises(ServerError, match="other tables"):
+    with pytest.raises(ServerError, match="has another history"):
         mt.verify(recorded.version)
 
     put_back()

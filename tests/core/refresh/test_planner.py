@@ -8,7 +8,13 @@ from datetime import UTC, datetime
 import pytest
 
 from tidegate_server.core.model.names import TableName
-from tidegate_server.core.model.runs import RunMetrics, SourceChange, Strategy, Trigger
+from tidegate_server.core.model.runs import (
+    ChangeMethod,
+    RunMetrics,
+    SourceChange,
+    Strategy,
+    Trigger,
+)
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.core.refresh.eligibility import Obstacle
 from tidegate_server.core.refresh.request import (
@@ -113,6 +119,16 @@ def test_requested_rows_are_replaced_whatever_changed() -> None:
 def test_a_source_of_another_history_is_another_table() -> None:
     plan = plan_refresh(ORDER, Recompute(), {"t": 4}, LAST, others=("spark_catalog.s.t",))
     assert (plan.strategy, plan.reason_code) == (Strategy.FULL, "SOURCES_REPLACED")
+
+
+def test_snapshots_that_versions_stand_for_are_shown() -> None:
+    full = plan_refresh(ORDER, Recompute(), {"t": 5}, LAST, snapshots={"t": "77"})
+    [change] = full.changes
+    assert (change.before, change.after, change.method, change.snapshot) == (4, 5, "WHOLE", "77")
+    found = replace(change, method=ChangeMethod.APPENDED, rows=1, snapshot=None)
+    evidence = Evidence(changes=(found,), appends=True, rows_in_sources=10_000)
+    [change] = plan_incremental(ORDER, full, evidence).changes
+    assert (change.method, change.rows, change.snapshot) == ("APPENDED", 1, "77")
 
 
 # ---- sources without versions ------------------------------------------------------------------

@@ -64,6 +64,10 @@ def test_content_behind_its_source_is_of_when_it_was_read() -> None:
     assert as_of(BASE, known_state({"ev": 4}, finished_run(BASE, 5, 1, ev=3))) == minute(5)
 
 
+def test_content_of_a_version_from_which_the_source_went_back_is_not_fresh() -> None:
+    assert as_of(BASE, known_state({"ev": 2}, finished_run(BASE, 5, 1, ev=3))) == minute(5)
+
+
 def test_or_of_when_the_source_changed_first_where_that_is_known() -> None:
     history = finished_run(BASE, 5, 1, ev=3)
     assert as_of(BASE, known_state({"ev": 4}, history, changed=minute(60))) == minute(60)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.contract.examples import name, run, source, table
 from tests.gateway.scheduler.fakes import FakeClock, FakeRunner, FakeSources
 from tidegate_server.core.model.clauses import OnUpdate
 from tidegate_server.core.model.freshness import Freshness, TimeUnit
+from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.table import MaterializedTable, RefreshMode
@@ -269,6 +271,22 @@ def test_files_are_looked_at_while_changes_gather_and_start_a_refresh(files: Wor
     assert files.poll(5) == [Trigger.UPSTREAM_CHANGE]
     assert files.poll(19) == []
     assert files.poll(1) == [Trigger.UPSTREAM_CHANGE]
+
+
+def test_other_catalogs_are_asked_while_changes_gather(world: World) -> None:
+    orders = replace(source("orders", "uuid"), name=TableName("lake", "db", "Orders"))
+    world.catalog.create(continuous(sources=(orders,)))
+    world.sources.versions = {"uuid": 4}
+    assert world.poll() == [Trigger.INITIAL]
+    assert world.poll(60) == []
+    calls = world.sources.calls
+    world.sources.versions = {"uuid": 3}  # it went back to an earlier snapshot
+    assert [world.poll(1) for _ in range(4)] == [[]] * 4
+    assert world.sources.calls == calls
+    assert world.poll(1) == [Trigger.UPSTREAM_CHANGE]
+    assert world.poll(60) == []
+    world.sources.versions = {"another": 1}
+    assert world.poll(5) == [Trigger.UPSTREAM_CHANGE]
 
 
 def test_files_that_become_again_what_was_seen_before_others_were_read(files: World) -> None:

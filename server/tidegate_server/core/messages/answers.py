@@ -270,6 +270,9 @@ class Verified:
     """Some of them as JSON; empty when there are none."""
     left_out: str | None = None
     """The condition of the immutable rows, which were not compared; None if all were."""
+    snapshots: Mapping[str, str] = field(default_factory=dict)
+    """The snapshots that were read, by the sources' names; not of sources whose versions SQL names
+    by their numbers."""
 
     @property
     def equal(self) -> bool:

@@ -68,6 +68,8 @@ class SourceChange:
     after: int | None
     method: ChangeMethod
     rows: int | None = None
+    snapshot: str | None = None
+    """The id by which SQL names the version ``after``; None if by the version itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

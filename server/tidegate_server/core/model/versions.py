@@ -13,7 +13,7 @@ from tidegate_server.core.model.types import Schema
 class SourceKind(Enum):
     """How a source's change is detected."""
 
-    VERSIONED = "VERSIONED"  # a table format with snapshots: Delta
+    VERSIONED = "VERSIONED"  # a table format with snapshots: Delta, or Iceberg in a catalog
     PLAIN = "PLAIN"  # parquet, csv, jdbc: no versions; compared by files, or assumed to change
     STREAM = "STREAM"  # arriving files, Kafka, rate: ingested once, by offset
 
@@ -25,7 +25,8 @@ class Source:
     name: TableName
     kind: SourceKind
     table_id: str
-    """The format's id of the table (Delta: metadata id); changes when it is recreated."""
+    """The format's id of the table (Delta: metadata id, Iceberg: UUID); changes when it is
+    recreated."""
     materialized_table: bool = False
     via: tuple[TableName, ...] = ()
     """The views through which the query reads it, outermost first."""
@@ -39,8 +40,9 @@ def is_streaming(sources: Sequence[Source]) -> bool:
 
 
 SourceVector = Mapping[str, int]
-"""The versions that one refresh read, by the source's table_id; for a source without versions, the
-fingerprint of its files, if any."""
+"""The versions that one refresh read, by the source's table_id: of Delta those of the log, of
+Iceberg the sequence numbers of snapshots; for a source without versions, the fingerprint of its
+files, if any."""
 
 PartitionSpec = Mapping[str, str]
 """Partition column to value, compared as strings; values are never pasted into SQL."""

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.core.model.runs import ChangeMethod
 from tidegate_server.core.model.versions import Source, SourceKind
-from tidegate_server.engine.storage.base import FoundChange, TableFormat
+from tidegate_server.engine.storage.base import FoundChange, SourceFormat
 from tidegate_server.engine.storage.exact import WEIGHT, sum_weights
 
 __all__ = ["WEIGHT", "Change", "source_change"]
@@ -38,10 +38,12 @@ class Change:
 
     Each row occurs once, unless the rows were appended or a column cannot be compared.
     """
+    release: Callable[[], None] | None = None
+    """Releases what ``read`` needs, when its frame is not used any more."""
 
 
 def source_change(
-    session: SparkSession, format: TableFormat, source: Source, before: int, after: int
+    session: SparkSession, format: SourceFormat, source: Source, before: int, after: int
 ) -> Change:
     """Return the change of ``source``; starts no Spark job.
 
@@ -59,11 +61,12 @@ def source_change(
         rows=found.rows,
         guess=found.guess,
         read=_reader(session, format, source, after, found),
+        release=found.release,
     )
 
 
 def _find_change(
-    session: SparkSession, format: TableFormat, source: Source, before: int, after: int
+    session: SparkSession, format: SourceFormat, source: Source, before: int, after: int
 ) -> FoundChange:
     if source.kind is not SourceKind.VERSIONED:
         return FoundChange(method=ChangeMethod.WHOLE, reason="SOURCE_WITHOUT_VERSIONS")
@@ -71,7 +74,7 @@ def _find_change(
 
 
 def _reader(
-    session: SparkSession, format: TableFormat, source: Source, after: int, found: FoundChange
+    session: SparkSession, format: SourceFormat, source: Source, after: int, found: FoundChange
 ) -> Callable[[], DataFrame] | None:
     def nothing() -> DataFrame:
         none = format.rows(session, source.name, after).limit(0)

@@ -190,7 +190,7 @@ def _read_changes(
         before = read.get(table_id)
         if before is not None and before != version:
             source = tables.sources[names[table_id]]
-            found[table_id] = source_change(spark, format, source, before, version)
+            found[table_id] = source_change(spark, format.sources, source, before, version)
     return found
 
 

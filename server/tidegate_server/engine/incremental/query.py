@@ -74,7 +74,9 @@ def read_query(
         types = _table_types(order, spark, tables)
         versions = tables.read_versions()
         read = push_down_filters(catalyst, plan)
-        shape = read_shape(read, types, versions, catalyst, files=tables.fingerprints)
+        shape = read_shape(
+            read, types, versions, catalyst, tables.format.sources, files=tables.fingerprints
+        )
         shape = _with_obstacles(simple.obstacles, shape)
         algebra = read_algebra(shape, types, catalyst)
         totals = _choose_totals(read_totals(shape, catalyst), shape) if algebra is None else None
@@ -90,7 +92,8 @@ def read_query(
         logger.warning("%s is refreshed fully: its plan cannot be read: %s", order.name, reason)
         plan, shape = analyzed, _unreadable(analyzed)
         algebra, totals, first, preconditions = None, None, None, ()
-    facts = [catalyst.text(plan), *_sources(shape, tables), *_settings(order, spark)]
+    text_of_plan = _without_versions(catalyst.text(plan), tables.read_snapshots())
+    facts = [text_of_plan, *_sources(shape, tables), *_settings(order, spark)]
     fingerprint = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
     leaves = [node for node in shape.nodes() if not node.children]
     stored = [n.plan for n in leaves if n.operator.source or reads_plain_files(spark, n.plan)]
@@ -175,6 +178,13 @@ def _table_types(order: RefreshOrder, spark: SparkSession, tables: Tables) -> li
         for attribute in items(Catalyst(spark).analyzed_plan(stored).output())
     }
     return [found.get(column.lower(), "") for column in order.columns]
+
+
+def _without_versions(text: str, snapshots: Iterable[str]) -> str:
+    """Return a plan's text without the snapshots at which it reads its sources."""
+    for snapshot in snapshots:
+        text = text.replace(f" VERSION AS OF '{snapshot}'", "")
+    return text
 
 
 def _sources(shape: Node, tables: Tables) -> list[str]:

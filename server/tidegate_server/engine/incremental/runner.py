@@ -212,12 +212,14 @@ class StepRunner:
         if change.read is None:
             raise AssertionError(f"the change of {step.source} is not known")
         frame = change.read()
+        if change.release is not None:
+            self.context.resources.callback(change.release)
         if not self.evidence.appends:
             # Keys and rows must come from the same change.
             frame = frame.persist()
             self.context.resources.callback(frame.unpersist)
         spark = self.context.spark
-        pinned = self.context.format.version_sql(change.source.name, change.base)
+        pinned = self.context.format.sources.version_sql(change.source.name, change.base)
         self._sources[id_] = ChangedSource(
             change=frame,
             before=lambda: spark.sql(f"SELECT * FROM {pinned}"),

@@ -86,6 +86,7 @@ def plan_refresh(
     fingerprint: str | None = None,
     stable: bool = True,
     others: Sequence[str] = (),
+    snapshots: Mapping[str, str] | None = None,
 ) -> RefreshPlan:
     """Choose a plan for ``order`` without considering incremental refresh.
 
@@ -97,10 +98,14 @@ def plan_refresh(
     :param fingerprint: the query's current one; None if it is not known.
     :param stable: whether the query always gives the same rows from the same versions; queries
         that read the current time or random numbers do not.
-    :param others: sources in which the version read last is now another commit.
+    :param others: sources in which the version read last is now another commit, each with the
+        difference.
+    :param snapshots: by table id, the ids of snapshots that versions stand for.
     """
     if task.is_partial:
-        return replace(_partial_plan(task, current), changes=_contents(order, current, last))
+        return replace(
+            _partial_plan(task, current), changes=_contents(order, current, last, snapshots or {})
+        )
     code, text = _reason(order, task, current, last, fingerprint, others)
     if not stable and code in {Reason.SOURCES_UNCHANGED, Reason.SOURCES_CHANGED}:
         code, text = _plainly(Reason.UNSTABLE_QUERY)
@@ -109,15 +114,18 @@ def plan_refresh(
         reason_code=code,
         reason_text=text,
         vector=dict(current),
-        changes=_contents(order, current, last),
+        changes=_contents(order, current, last, snapshots or {}),
     )
 
 
 def _contents(
-    order: RefreshOrder, current: Mapping[str, int], last: RecordedRefresh | None
+    order: RefreshOrder,
+    current: Mapping[str, int],
+    last: RecordedRefresh | None,
+    snapshots: Mapping[str, str],
 ) -> tuple[SourceChange, ...]:
-    """Return how each source's change is detected; none if all sources are versioned."""
-    if all(source.kind is SourceKind.VERSIONED for source in order.sources):
+    """Return how each source's change is detected; none if the vector says it all."""
+    if not snapshots and all(s.kind is SourceKind.VERSIONED for s in order.sources):
         return ()
     found = []
     for source in order.sources:
@@ -127,8 +135,15 @@ def _contents(
             method = ChangeMethod.ASSUMED if after is None else ChangeMethod.FINGERPRINT
         else:
             method = ChangeMethod.UNCHANGED if before == after else ChangeMethod.WHOLE
-        change = SourceChange(source=str(source.name), before=before, after=after, method=method)
-        found.append(change)
+        found.append(
+            SourceChange(
+                source=str(source.name),
+                before=before,
+                after=after,
+                method=method,
+                snapshot=snapshots.get(source.table_id),
+            )
+        )
     return tuple(found)
 
 
@@ -168,7 +183,9 @@ def plan_incremental(order: RefreshOrder, full: RefreshPlan, evidence: Evidence)
     :param full: a plan with reason SOURCES_CHANGED.
     """
     files = tuple(change for change in full.changes if change.method == ChangeMethod.FINGERPRINT)
-    changes = (*evidence.changes, *files)
+    snapshots = {change.source: change.snapshot for change in full.changes}
+    read = (replace(c, snapshot=snapshots.get(c.source)) for c in evidence.changes)
+    changes = (*read, *files)
     plan = replace(full, changes=changes, affected_keys=evidence.affected_keys)
     if order.policy is RefreshPolicy.FULL:
         code, text = _plainly(Reason.POLICY_FULL)
@@ -245,13 +262,14 @@ def _reason(
         return Reason.FOREIGN_COMMIT, text
     if last.partial:
         return _plainly(Reason.PARTIAL_BEFORE)
-    if _definition_changed(order, last, fingerprint):
+    if last.record.definition_version != order.definition_version:
         return _plainly(Reason.DEFINITION_CHANGED)
+    if others:  # more exact than what the fingerprint shows
+        return Reason.SOURCES_REPLACED, "; ".join(others)
+    if fingerprint is not None and fingerprint != last.record.fingerprint:
+        return _plainly(Reason.DEFINITION_CHANGED)  # also of a view or function of the query
     if last.epoch <= order.checkpoint_floor:
         return _plainly(Reason.FROM_BEGINNING)
-    if others:
-        text = f"{', '.join(others)} has another history than when it was read last"
-        return Reason.SOURCES_REPLACED, text
     plain = _plain_reason(order, current, last)
     if plain is not None:
         return Reason.SOURCE_WITHOUT_VERSIONS, plain
@@ -278,15 +296,6 @@ def _plain_reason(
         return f"the last refresh recorded no fingerprint of {', '.join(unknown)}"
     moved = [str(s.name) for s in plain if current[s.table_id] != last.record.vector[s.table_id]]
     return f"files of {', '.join(moved)} changed" if moved else None
-
-
-def _definition_changed(
-    order: RefreshOrder, last: RecordedRefresh, fingerprint: str | None
-) -> bool:
-    """The fingerprint also shows changes of views and functions that the query uses."""
-    if last.record.definition_version != order.definition_version:
-        return True
-    return fingerprint is not None and fingerprint != last.record.fingerprint
 
 
 def _reject(

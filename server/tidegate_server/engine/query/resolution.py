@@ -23,7 +23,13 @@ from tidegate_server.engine.query.references import (
     parse_query,
     reference_edits,
 )
-from tidegate_server.engine.storage.base import TableFormat, TableState, is_path, table_sql
+from tidegate_server.engine.storage.base import (
+    TableFormat,
+    TableState,
+    is_foreign,
+    is_path,
+    table_sql,
+)
 from tidegate_server.engine.storage.commit_record import CommitRecord
 from tidegate_server.engine.storage.entries import entry_of
 from tidegate_server.engine.storage.jvm import items, java
@@ -65,6 +71,8 @@ class Tables:
     """The columns of the sources when the query was defined; later ones are hidden."""
     sources: dict[TableName, Source] = field(default_factory=dict)
     states: dict[TableName, TableState] = field(default_factory=dict)
+    written: dict[TableName, TableName] = field(default_factory=dict)
+    """The sources' names by their folded ones: other catalogs may regard the case."""
     temporary: set[str] = field(default_factory=set)
     wanted: Mapping[str, int] = field(default_factory=dict)
     """Versions to read instead of the newest, by table id."""
@@ -104,7 +112,7 @@ class Tables:
         """Return the version or fingerprint of every collected source, by table id."""
         states = self.states.values()
         files = {self.sources[name].table_id: found for name, found in self.fingerprints.items()}
-        return files | {s.table_id: self.wanted.get(s.table_id, s.version) for s in states}
+        return files | {state.table_id: self._recorded_version(state) for state in states}
 
     def has_untracked_source(self) -> bool:
         """Say whether a source has neither versions nor a fingerprint to detect changes."""
@@ -127,22 +135,57 @@ class Tables:
         found = {s.table_id: self._commit(n, vector[s.table_id]) for n, s in self.states.items()}
         return {table_id: known for table_id, known in found.items() if known is not None}
 
-    def other_histories(self, last: CommitRecord) -> list[TableName]:
-        """Return the sources in which the version that a refresh read is now another commit.
+    def other_histories(self, last: CommitRecord) -> list[str]:
+        """Return the sources in which the version that a refresh read is now another commit, each
+        with the difference.
 
-        This happens when a table's directory is restored from a backup and then written to. If the
-        log no longer has that commit, nothing is known.
+        This happens when a table's directory is restored from a backup and then written to, and
+        when an Iceberg table gets other columns. If the version has expired, nothing is known.
         """
-        return [
-            self.sources[name].name
+        found = []
+        for name, state in self.states.items():
+            read = last.source_commits.get(state.table_id)
+            if read is None:
+                continue
+            now = self._commit(name, last.vector[state.table_id])
+            if now not in (None, read):
+                written = self.written[name]
+                difference = self.format.sources.difference(written, read, now)
+                found.append(f"{self.sources[name].name} {difference}")
+        return found
+
+    def snapshots(self) -> Mapping[str, str]:
+        """Return the ids of the snapshots that the vector's versions stand for, by table id.
+
+        Versions that SQL names by their numbers are left out.
+        """
+        commits = self.commits()
+        found = {
+            state.table_id: self.format.sources.snapshot_id(self.written[name], commit)
             for name, state in self.states.items()
-            if (read := last.source_commits.get(state.table_id)) is not None
-            and self._commit(name, last.vector[state.table_id]) not in (None, read)
-        ]
+            if (commit := commits.get(state.table_id)) is not None
+        }
+        return {table_id: known for table_id, known in found.items() if known is not None}
+
+    def read_snapshots(self) -> frozenset[str]:
+        """Return the ids of the snapshots that a pinned text names."""
+        sources, found = self.format.sources, set()
+        for name, state in self.states.items():
+            if name in self.travelled or state.commit is None:
+                continue
+            written = self.written[name]
+            if sources.snapshot_id(written, state.commit) is None:
+                continue
+            commit = sources.commit_id(written, self._read_version(state))
+            shown = None if commit is None else sources.snapshot_id(written, commit)
+            found |= {shown} if shown else set()
+        return frozenset(found)
 
     def _commit(self, name: TableName, version: int) -> str | None:
         state = self.states[name]
-        return state.commit if state.version == version else self.format.commit_id(name, version)
+        if state.version == version:
+            return state.commit
+        return self.format.sources.commit_id(self.written[name], version)
 
     def read_versions(self) -> Mapping[str, int]:
         """Return the version at which each versioned source is read, by table id."""
@@ -193,14 +236,22 @@ class Tables:
             return table_sql(name)
         if state is None:
             return self._hide_new_columns(reference, name, table_sql(name))
-        pinned = self.format.version_sql(name, self._read_version(state))
-        return self._hide_new_columns(reference, name, pinned)
+        pinned = self.format.sources.version_sql(name, self._read_version(state))
+        shown = self._hide_new_columns(reference, name, pinned)
+        if shown == pinned and pinned.startswith("("):
+            return pinned + _alias(reference, name)
+        return shown
+
+    def _recorded_version(self, state: TableState) -> int:
+        """Return the version to record; a table may have gone back from the one wanted."""
+        wanted = self.wanted.get(state.table_id)
+        return state.version if wanted is None or wanted > state.newest else wanted
 
     def _read_version(self, state: TableState) -> int:
-        wanted = self.wanted.get(state.table_id)
+        recorded = self._recorded_version(state)
         # The newest version has the same rows as the last one that changed them, and the current
         # columns.
-        return state.newest if wanted is None or wanted >= state.version else wanted
+        return state.newest if recorded >= state.version else recorded
 
     def _hide_new_columns(self, reference: Reference, name: TableName, pinned: str) -> str:
         """Hide the columns that a table got after the query was defined."""
@@ -218,7 +269,7 @@ class Tables:
     ) -> str:
         _check_depth(name, len(via))
         inner = self._pin_text(view.text, view.place, (*via, name.folded()))
-        alias = "" if reference.aliased else f" AS {quote_identifier(name.table)}"
+        alias = _alias(reference, name)
         body = _rename_columns(view, inner)
         if not self._differing_settings(view):
             return f"({body}){alias}"
@@ -282,9 +333,10 @@ class Tables:
             if is_path(name) and self.sources[key].name != name:
                 self.fingerprints.pop(key, None)  # another path that differs only in case
             return
-        state = self.format.find(name)
+        self.written[key] = name
+        state = self.format.sources.find(name)
         if state is not None:
-            state = self.states[key] = self._check_id(key, state)
+            state = self.states[key] = self._check_id(name, state)
         shown, owned = key, state is not None and state.materialized_id is not None
         if owned:
             # A table with derived columns is a view over its storage table; show the view.
@@ -297,7 +349,7 @@ class Tables:
                 self.fingerprints[key] = found
                 forget_cached(self.spark, name, entry)
         self.sources[key] = Source(
-            name=shown if not is_path(name) else name,
+            name=_source_name(name, shown),
             kind=SourceKind.PLAIN if state is None else SourceKind.VERSIONED,
             table_id=str(key) if state is None else state.table_id,
             materialized_table=owned,
@@ -313,11 +365,12 @@ class Tables:
         for other, known in self.states.items():
             if known.table_id != state.table_id:
                 continue
-            if self.format.describe(other).location == self.format.describe(name).location:
+            location = self.format.sources.location
+            if location(self.written[other]) == location(name):
                 return known
             raise error(
                 Code.MT_QUERY_UNSUPPORTED,
-                reason=f"{name} and {other} have the same Delta table id, since one was copied "
+                reason=f"{name.folded()} and {other} have the same table id, since one was copied "
                 "file by file; copy it by CREATE TABLE ... SHALLOW CLONE or AS SELECT instead",
             )
         return state
@@ -362,6 +415,13 @@ class Tables:
                 break
 
 
+def _source_name(name: TableName, shown: TableName) -> TableName:
+    """Return the name of a source; other catalogs, and paths, may regard the case."""
+    if is_foreign(name):
+        return replace(name, catalog=shown.catalog)
+    return name if is_path(name) else shown
+
+
 def read_view(spark: SparkSession, entry: Any, place: Place) -> View:
     """Return a view of the catalog; ``place`` applies to views that do not record one."""
     jvm: Any = java(spark)
@@ -381,8 +441,12 @@ def read_view(spark: SparkSession, entry: Any, place: Place) -> View:
 def select_columns(reference: Reference, name: TableName, table: str, columns: list[str]) -> str:
     """Return a subquery with only these columns of a table."""
     listed = ", ".join(quote_identifier(column) for column in columns) or "NULL"
-    alias = "" if reference.aliased else f" AS {quote_identifier(name.table)}"
-    return f"(SELECT {listed} FROM {table}){alias}"
+    return f"(SELECT {listed} FROM {table}){_alias(reference, name)}"
+
+
+def _alias(reference: Reference, name: TableName) -> str:
+    """Return the alias of a subquery in the place of a table."""
+    return "" if reference.aliased else f" AS {quote_identifier(name.table)}"
 
 
 def current_place(spark: SparkSession) -> Place:

@@ -46,7 +46,7 @@ def backfill(
     plan = _plan(order, source, state)
     if last is not None:
         return RefreshOutcome(plan=plan, from_version=None, to_version=last.version)
-    read = source.quoted() if state is None else format.version_sql(source, state.newest)
+    read = source.quoted() if state is None else format.sources.version_sql(source, state.newest)
     columns = ", ".join(quote_identifier(column) for column in order.columns)
     with enforcing(session, order.admission, order.executor):
         rows = session.sql(f"SELECT {columns} FROM {read}")

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.core.errors import Code, ServerError, error
@@ -48,7 +50,13 @@ from tidegate_server.engine.refresh.source_drift import (
 )
 from tidegate_server.engine.refresh.unchanged import AnalyzedQueries
 from tidegate_server.engine.session.sessions import apply_settings
-from tidegate_server.engine.storage.base import DiffMismatchError, TableFormat
+from tidegate_server.engine.storage.base import (
+    DiffMismatchError,
+    SourceFormat,
+    TableFormat,
+    TableState,
+    is_foreign,
+)
 from tidegate_server.engine.storage.commit_record import (
     CommitRecord,
     IncrementalState,
@@ -56,7 +64,7 @@ from tidegate_server.engine.storage.commit_record import (
     RowPreconditions,
     TooManyGroups,
 )
-from tidegate_server.engine.storage.entries import cache_entries
+from tidegate_server.engine.storage.sources import looked_up_once
 
 logger = logging.getLogger(__name__)
 
@@ -150,12 +158,24 @@ def source_versions(
     A source that was dropped and created again thus appears under another id. Sources without
     versions have the fingerprint of their files, if one can be computed.
     """
-    found = (format.find(s.name) for s in sources if s.kind is SourceKind.VERSIONED)
+    versioned = (source for source in sources if source.kind is SourceKind.VERSIONED)
+    found = (_state_of(source, format.sources) for source in versioned)
     plain = [source for source in sources if source.kind is SourceKind.PLAIN]
     files = {source.table_id: fingerprint_of(spark, source.name) for source in plain}
     return {key: known for key, known in files.items() if known is not None} | {
         state.table_id: state.version for state in found if state is not None
     }
+
+
+def _state_of(source: Source, format: SourceFormat) -> TableState | None:
+    """Return a source's state; None if its catalog cannot be used, which its refresh will say."""
+    try:
+        return format.find(source.name)
+    except (PySparkException, Py4JError) as problem:
+        if not is_foreign(source.name):
+            raise
+        logger.debug("the version of %s cannot be read: %s", source.name, problem)
+        return None
 
 
 def explain(
@@ -170,7 +190,7 @@ def explain(
     with release_references():
         if is_streaming(order.sources):
             return plan_ingest(order, task)
-        with ExitStack() as resources, cache_entries(session, order.tables):
+        with ExitStack() as resources, looked_up_once(session, order.tables):
             return plan_recompute(order, task, session, format, lambda: None, resources).plan
 
 
@@ -206,7 +226,8 @@ def plan_recompute(
         # Reads the stored table as well, by its path, which the query's admission does not allow.
         query = read_query(order, session, tables, text, frame)
         tree = analyzed_plan(frame)
-    order = replace(order, sources=tables.ordered_sources(order.sources))
+    defined = order.sources
+    order = replace(order, sources=tables.ordered_sources(defined))
     check_types(order, tree)
     reject_reading_functions(tree)
     names = time_dependent(unstable_parts(tree))
@@ -214,7 +235,7 @@ def plan_recompute(
     # Functions such as rand get a new seed, and so another text, each time.
     fingerprint = query.fingerprint if stable else None
     analyzed_queries.remember(order, fingerprint, tables, session)
-    others = tables.other_histories(last.record) if last is not None else []
+    others = () if last is None else _other_sources(tables, defined, last.record)
     full = plan_refresh(
         order,
         task,
@@ -222,7 +243,8 @@ def plan_recompute(
         last,
         fingerprint=fingerprint,
         stable=stable,
-        others=tuple(map(str, others)),
+        others=others,
+        snapshots=tables.snapshots(),
     )
     if full.reason_code is Reason.UNSTABLE_QUERY and names:
         full = replace(full, reason_text=f"the query reads {', '.join(names)}")
@@ -251,6 +273,21 @@ def plan_recompute(
         )
         planned = replace(planned, prepared=_prepare(context, tables, full))
     return with_steps(planned)
+
+
+def _other_sources(
+    tables: Tables, defined: Sequence[Source], last: CommitRecord
+) -> tuple[str, ...]:
+    """Return the sources that are not those of the last refresh, each with the difference."""
+    now = {source.name.folded(): source for source in tables.sources.values()}
+    replaced = [
+        f"{source.name} is another table than the one read last"
+        for source in defined
+        if source.kind is SourceKind.VERSIONED and source.table_id in last.vector
+        if (found := now.get(source.name.folded())) is not None
+        if found.kind is SourceKind.VERSIONED and found.table_id != source.table_id
+    ]
+    return (*replaced, *tables.other_histories(last))
 
 
 def _prepare(context: RefreshContext, tables: Tables, full: RefreshPlan) -> IncrementalWork:

@@ -20,7 +20,7 @@ from tidegate_server.engine.refresh.publish import without_checks
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.storage.base import TableFormat, Written
 from tidegate_server.engine.storage.commit_record import RecordedRefresh
-from tidegate_server.engine.storage.delta.retention import is_gone
+from tidegate_server.engine.storage.retention import is_gone
 
 _HINT = "SHOW VERSIONS {table} lists the versions that can be read."
 

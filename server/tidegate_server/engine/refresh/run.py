@@ -64,9 +64,9 @@ from tidegate_server.engine.storage.commit_record import (
     RowPreconditions,
     TooManyGroups,
 )
-from tidegate_server.engine.storage.entries import cache_entries
 from tidegate_server.engine.storage.plain import list_files
 from tidegate_server.engine.storage.region import mutable_rows
+from tidegate_server.engine.storage.sources import looked_up_once
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ def _refresh(
     if is_streaming(order.sources):
         return ingest(order, task, session, format, operation)
     with ExitStack() as resources:
-        with cache_entries(session, order.tables):
+        with looked_up_once(session, order.tables):
             planned = plan_recompute(order, task, session, format, operation.check, resources)
         plan, last = planned.plan, planned.last
         pause_at(Point.AFTER_VERSIONS)

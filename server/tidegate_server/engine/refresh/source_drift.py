@@ -15,7 +15,13 @@ from tidegate_server.core.model.versions import SourceKind
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.query.lineage import column_origins, source_columns, used_columns
 from tidegate_server.engine.query.plans import Node
-from tidegate_server.engine.storage.base import TableFormat, is_path, table_sql
+from tidegate_server.engine.storage.base import (
+    TableFormat,
+    VersionGoneError,
+    is_foreign,
+    is_path,
+    table_sql,
+)
 from tidegate_server.engine.storage.entries import entry_of
 
 
@@ -36,8 +42,10 @@ def check_present(order: RefreshOrder, spark: SparkSession, format: TableFormat)
             if entry_of(spark, source.via[0]) is None:
                 raise _not_found(order, "view", source.via[0])
             continue
-        if source.kind is SourceKind.PLAIN or format.find(source.name) is not None:
+        if source.kind is SourceKind.PLAIN or format.sources.find(source.name) is not None:
             continue
+        if is_foreign(source.name):
+            continue  # Spark says that it does not exist, or it has no versions any more
         if is_path(source.name) or entry_of(spark, source.name) is None:
             raise _not_found(order, "table", source.name)
         raise _source_changed(order, source.name, "it has no versions any more")
@@ -51,6 +59,13 @@ def explain_failures(order: RefreshOrder, spark: SparkSession) -> Iterator[None]
     """
     try:
         yield
+    except VersionGoneError as failed:
+        raise error(
+            Code.MT_SOURCE_CHANGED,
+            source=failed.name,
+            table=visible_name(order.name),
+            change=failed.reason,
+        ) from failed
     except PySparkException as failed:
         blamed = next(_reasons(order, spark), None)
         if blamed is None:

@@ -19,8 +19,8 @@ from tidegate_server.engine.planning.planner import plan_refresh
 from tidegate_server.engine.query.resolution import Tables, fingerprint_of
 from tidegate_server.engine.storage.base import TableFormat
 from tidegate_server.engine.storage.commit_record import RecordedRefresh
-from tidegate_server.engine.storage.entries import cache_entries
 from tidegate_server.engine.storage.jvm import java
+from tidegate_server.engine.storage.sources import looked_up_once
 
 _MOST = 10_000
 _QUALIFIED_CALL = re.compile(r"\.\s*(?:`(?:[^`]|``)+`|\w+)\s*\(")
@@ -61,7 +61,9 @@ class AnalyzedQueries:
                 self._seen.pop(next(iter(self._seen)))
             self._seen[order.table_id] = _Seen(
                 definition=_definition(order),
-                newest={n: (s.table_id, s.newest) for n, s in tables.states.items()},
+                newest={
+                    tables.written[n]: (s.table_id, s.newest) for n, s in tables.states.items()
+                },
                 files={
                     (source := tables.sources[name]).name: (source.table_id, found)
                     for name, found in tables.fingerprints.items()
@@ -77,7 +79,7 @@ class AnalyzedQueries:
             seen = self._seen.get(order.table_id)
         if seen is None or seen.definition != _definition(order):
             return None
-        with cache_entries(spark, order.tables):
+        with looked_up_once(spark, order.tables):
             return _still(seen, order, task, spark, format)
 
 
@@ -92,13 +94,18 @@ def _still(
     if last is None or last.refresh_id == order.refresh_id or last.epoch >= order.epoch:
         return None
     vector: dict[str, int] = {}
+    snapshots: dict[str, str] = {}
     for name, newest in seen.newest.items():
-        state = format.find(name)
+        state = format.sources.find(name)
         if state is None or (state.table_id, state.newest) != newest:
             return None
         if state.commit not in (None, last.record.source_commits.get(state.table_id, state.commit)):
             return None
         vector[state.table_id] = state.version
+        commit = state.commit
+        snapshot = None if commit is None else format.sources.snapshot_id(name, commit)
+        if snapshot is not None:
+            snapshots[state.table_id] = snapshot
     for name, (table_id, known) in seen.files.items():
         if fingerprint_of(spark, name) != known:
             return None
@@ -106,7 +113,9 @@ def _still(
     wanted = forward(task.vector or {}, last.record.vector)
     if any(wanted.get(table_id, version) != version for table_id, version in vector.items()):
         return None
-    plan = plan_refresh(order, task, vector, last, fingerprint=seen.fingerprint)
+    plan = plan_refresh(
+        order, task, vector, last, fingerprint=seen.fingerprint, snapshots=snapshots
+    )
     return (plan, last) if plan.strategy is Strategy.NO_DATA else None
 
 

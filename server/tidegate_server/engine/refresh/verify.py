@@ -30,9 +30,8 @@ from tidegate_server.engine.query.resolution import Tables
 from tidegate_server.engine.refresh.source_drift import recorded_columns
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.session.sessions import apply_settings
-from tidegate_server.engine.storage.base import TableFormat
+from tidegate_server.engine.storage.base import TableFormat, VersionGoneError
 from tidegate_server.engine.storage.commit_record import RecordedRefresh
-from tidegate_server.engine.storage.delta.retention import is_gone
 from tidegate_server.engine.storage.exact import (
     WEIGHT,
     column_named,
@@ -42,6 +41,8 @@ from tidegate_server.engine.storage.exact import (
 )
 from tidegate_server.engine.storage.expectations import exclude_dropped
 from tidegate_server.engine.storage.region import immutable_condition, mutable_rows
+from tidegate_server.engine.storage.retention import is_gone
+from tidegate_server.engine.storage.sources import looked_up_once
 
 TOLERANCE = 1e-9
 """Largest relative difference at which floating-point numbers are equal."""
@@ -89,7 +90,9 @@ def verify(
             wanted=commit.record.vector,
             fingerprinted=True,
         )
-        wanted, shape = _recompute(order, commit, chosen, tables)
+        with looked_up_once(session, order.tables):
+            wanted, shape = _recompute(order, commit, chosen, tables)
+            snapshots = tables.snapshots()
         operation.check()
         stored = session.sql(f"SELECT * FROM {format.version_sql(order.name, chosen)}")
         stored = mutable_rows(stored, order, frozen_at)
@@ -101,7 +104,7 @@ def verify(
             raise _verify_impossible(
                 order, chosen, "files of its sources changed while they were read"
             )
-    except (PySparkException, Py4JJavaError) as failed:
+    except (PySparkException, Py4JJavaError, VersionGoneError) as failed:
         if not is_gone(failed):
             raise
         raise _verify_impossible(
@@ -114,6 +117,11 @@ def verify(
         extra_rows=extra,
         sample=json.dumps(sample) if sample else "",
         left_out=immutable_condition(order, frozen_at),
+        snapshots={
+            str(source.name): snapshot
+            for source in tables.sources.values()
+            if (snapshot := snapshots.get(source.table_id)) is not None
+        },
     )
 
 
@@ -175,8 +183,14 @@ def _recompute(
     ]
     if changed:
         raise _verify_impossible(order, version, f"files of {', '.join(changed)} are others by now")
-    if dict(now) != dict(commit.record.vector) or tables.other_histories(commit.record):
-        raise _verify_impossible(order, version, "its sources are other tables by now")
+    if dict(now) != dict(commit.record.vector):
+        reason = "its sources are other tables by now"
+        if now.keys() == commit.record.vector.keys():
+            reason = "its sources have gone back to earlier versions"
+        raise _verify_impossible(order, version, reason)
+    others = tables.other_histories(commit.record)
+    if others:
+        raise _verify_impossible(order, version, f"by now, {'; '.join(others)}")
     with enforcing(session, order.admission, order.executor):
         frame = session.sql(text)
     found = unstable_parts(analyzed_plan(frame))

@@ -14,8 +14,8 @@ from tidegate_server.core.messages.requests import Execute, PinnedVersions
 from tidegate_server.engine.query.resolution import Tables
 from tidegate_server.engine.session.sessions import Child
 from tidegate_server.engine.statement.survey import readings_of
-from tidegate_server.engine.storage.base import TableFormat
-from tidegate_server.engine.storage.delta.retention import is_gone
+from tidegate_server.engine.storage.base import TableFormat, VersionGoneError
+from tidegate_server.engine.storage.retention import is_gone
 
 _KEY = "materialized-table.read.consistency"
 
@@ -45,7 +45,9 @@ def pin_versions(
     finally:
         tables.drop_registered()
     for reading in readings_of(frame._jdf.queryExecution().analyzed()):
-        state = format.find(reading.name) if reading.name and not reading.travelled else None
+        if reading.name is None or reading.travelled:
+            continue
+        state = format.sources.find(reading.name)
         if state is not None and state.table_id in wanted:
             raise _not_supported(f"{reading.name}, which is not read by its name,")
     return frame
@@ -59,7 +61,7 @@ def report_missing_versions(versions: PinnedVersions | None) -> Iterator[None]:
     """
     try:
         yield
-    except (PySparkException, Py4JJavaError) as caught:
+    except (PySparkException, Py4JJavaError, VersionGoneError) as caught:
         if versions is None or not is_gone(caught):
             raise
         raise error(

@@ -342,7 +342,9 @@ def _leaf_readings(leaf: Any) -> list[Reading]:
         case "DataSourceV2Relation":
             catalog, identifier = leaf.catalog(), leaf.identifier()
             if catalog.isDefined() and identifier.isDefined():
-                return [Reading(name=_v2_name(catalog.get(), identifier.get()))]
+                travelled = bool(leaf.timeTravelSpec().isDefined())
+                name = _v2_name(catalog.get(), identifier.get())
+                return [Reading(name=name, travelled=travelled)]
             return [Reading()]
         case _:
             return [Reading()]

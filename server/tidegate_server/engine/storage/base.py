@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import TablePlace
-from tidegate_server.core.model.names import TableName, quote_identifier
+from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName, quote_identifier
 from tidegate_server.core.model.runs import ChangeMethod, Strategy
 from tidegate_server.core.model.types import Schema
 from tidegate_server.core.model.versions import PartitionSpec
@@ -35,6 +35,11 @@ from tidegate_server.engine.storage.row_change import RowChange
 def is_path(name: TableName) -> bool:
     """Say whether this is a table named by its path, such as delta.`/place`."""
     return name.table.startswith("/")
+
+
+def is_foreign(name: TableName) -> bool:
+    """Say whether a name is that of a table outside of the session catalog."""
+    return not is_path(name) and name.catalog.lower() not in ("", DEFAULT_CATALOG)
 
 
 def table_sql(name: TableName) -> str:
@@ -78,6 +83,18 @@ class FoundChange:
     read: Callable[[], DataFrame] | None = None
     """Returns the table's columns and ``__weight BIGINT``, 1 for an added and -1 for a removed row;
     a row may occur several times. None if the method is UNCHANGED or WHOLE."""
+    release: Callable[[], None] | None = None
+    """Releases what ``read`` needs, when its frame is not used any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadVersion:
+    """The version of a table that a leaf of an analyzed plan reads."""
+
+    table_id: str
+    version: int
+    columns: frozenset[str]
+    """The columns of its rows; the plan may have others, such as the names of files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +124,15 @@ class TableDescription:
     properties: Mapping[str, str]
 
 
+class VersionGoneError(Exception):
+    """A version of a source cannot be read any more."""
+
+    def __init__(self, name: TableName, reason: str) -> None:
+        super().__init__(f"{name}: {reason}")
+        self.name = name
+        self.reason = reason
+
+
 class DiffMismatchError(Exception):
     """The table lacks rows that a diff removes: refresh fully instead.
 
@@ -124,28 +150,66 @@ def fencing_error(order: RefreshOrder, last: RecordedRefresh | None) -> ServerEr
     )
 
 
-class TableFormat(Protocol):
-    """Stores versioned tables; every method is thread-safe."""
-
-    name: str
-    """The name after ``USING``."""
+class SourceFormat(Protocol):
+    """Reads the versions of tables; every method is thread-safe, and none starts a Spark job."""
 
     def find(self, name: TableName) -> TableState | None:
-        """Return a table's state without a Spark job; None unless it is a table of this format."""
+        """Return a table's state; None unless it is a table of this format with versions."""
         ...
 
     def commit_id(self, name: TableName, version: int) -> str | None:
-        """Return the identity of a version's commit, as :attr:`TableState.commit`, without a Spark
-        job; None if there is no such commit, or it has expired."""
+        """Return the identity of a version's commit, as :attr:`TableState.commit`; None if there
+        is no such commit, or it has expired."""
+        ...
+
+    def snapshot_id(self, name: TableName, commit: str) -> str | None:
+        """Return by what SQL names the version of a commit; None if by the version itself."""
+        ...
+
+    def difference(self, name: TableName, read: str, now: str) -> str:
+        """Say how a table differs whose version now has another commit than when it was read."""
+        ...
+
+    def location(self, name: TableName) -> str:
+        """Return what is equal for two names exactly if they are names of the same table.
+
+        :raises ServerError: MT_NOT_FOUND if it was dropped meanwhile.
+        """
         ...
 
     def version_sql(self, name: TableName, version: int) -> str:
-        """Return the SQL that reads the table at a version."""
+        """Return the SQL that reads the table at a version: its name, or a query in parentheses.
+
+        :raises VersionGoneError: if the version has expired.
+        """
         ...
 
     def rows(self, session: SparkSession, name: TableName, version: int) -> DataFrame:
         """Return the rows of the table at a version; cheap for the newest one."""
         ...
+
+    def read_version(self, leaf: Any) -> ReadVersion | None:
+        """Return what a leaf of an analyzed plan reads; None if it is no version of a table."""
+        ...
+
+    def change(
+        self, session: SparkSession, name: TableName, table_id: str, before: int, after: int
+    ) -> FoundChange:
+        """Return the change after version ``before`` up to ``after``.
+
+        :param table_id: the identity the table had at ``before``.
+        """
+        ...
+
+
+class TableFormat(SourceFormat, Protocol):
+    """Stores versioned tables; every method is thread-safe."""
+
+    name: str
+    """The name after ``USING``."""
+
+    sources: SourceFormat
+    """The tables that queries may read, which can also be of other formats."""
 
     def create(
         self,
@@ -229,15 +293,6 @@ class TableFormat(Protocol):
         """Return the last refresh commit, without a Spark job; None if there is none.
 
         :param at: ignore commits after this version.
-        """
-        ...
-
-    def change(
-        self, session: SparkSession, name: TableName, table_id: str, before: int, after: int
-    ) -> FoundChange:
-        """Return the change after version ``before`` up to ``after``; starts no Spark job.
-
-        :param table_id: the identity the table had at ``before``.
         """
         ...
 

@@ -15,8 +15,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.model.names import TableName
-from tidegate_server.engine.storage.base import is_path
-from tidegate_server.engine.storage.foreign import ForeignRows, foreign_rows, is_foreign
+from tidegate_server.engine.storage.base import is_foreign, is_path
+from tidegate_server.engine.storage.foreign import ForeignRows, foreign_rows
 from tidegate_server.engine.storage.jvm import FILES, is_instance, items, java, kind, scala_object
 
 logger = logging.getLogger(__name__)

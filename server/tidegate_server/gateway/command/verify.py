@@ -58,6 +58,8 @@ def verify(statement: VerifyMaterializedTable, context: Context) -> Result:
     order = admit_order(order, context.services, record=context.record)
     context.log(f"Verifying {table.name}")
     answer = context.services.engine.call(VerifyTable(order=order, version=statement.version))
+    for source, snapshot in answer.snapshots.items():
+        context.log(f"Compared with snapshot {snapshot} of {source}")
     if answer.left_out is not None:
         context.note(f"Immutable rows were not compared: those where {answer.left_out}")
     if not answer.equal:

@@ -106,6 +106,7 @@ def _shown_since(source: Source, run: RefreshRun, known: Known) -> datetime | No
     above = known.tables.get(source.name.folded())
     if above is not None:
         return as_of(above, known, None if seen >= newest else seen)
-    if seen >= newest:
+    if seen == newest:
         return known.now
+    # Either newer, or the table has gone back to an earlier version.
     return max(read_at, known.changed(source, seen) or read_at)

@@ -13,7 +13,7 @@ from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.messages.requests import InlinedTable
 from tidegate_server.core.model.clauses import Violation
-from tidegate_server.core.model.names import quote_identifier
+from tidegate_server.core.model.names import DEFAULT_CATALOG, quote_identifier
 from tidegate_server.core.model.runs import RefreshRun, Trigger
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import Definition, MaterializedTable
@@ -178,7 +178,12 @@ def _whole_runs(table_id: str, context: Context) -> tuple[RefreshRun, ...]:
 
 
 def _time_of_change(source: Source, seen: int, context: Context) -> datetime | None:
-    """Return when the first version after ``seen`` was committed, from the source's history."""
+    """Return when the first version after ``seen`` was committed, from the source's history.
+
+    Only Delta tables have one of their versions.
+    """
+    if source.name.catalog.lower() != DEFAULT_CATALOG:
+        return None
     try:
         result = run(f"DESCRIBE HISTORY {source.name.quoted()} LIMIT {_COMMITS}", context)
     except ServerError as problem:

@@ -131,6 +131,7 @@ def contributions(changes: Sequence[SourceChange], vector: Mapping[str, int]) ->
         [
             {"source": c.source, "before": c.before, "after": c.after, "method": c.method}
             | ({"rows": c.rows} if c.rows is not None else {})
+            | ({"snapshot": c.snapshot} if c.snapshot is not None else {})
             for c in changes
         ]
     )

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName
 from tidegate_server.core.model.runs import RefreshRun, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.table import MaterializedTable
@@ -86,7 +86,8 @@ class ContinuousWatcher:
         self._lock = threading.Lock()
         self._watches: dict[str, _Watch] = {}
         self._listed: dict[str, tuple[datetime, int | None]] = {}
-        """When the files of a source were last listed, and their fingerprint."""
+        """When the files of a source were last listed, and their fingerprint; the same of tables in
+    other catalogs, with their versions."""
         self._observed: dict[str, Observed] = {}
         self._last_failure: str | None = None
 
@@ -146,8 +147,8 @@ class ContinuousWatcher:
     ) -> Mapping[str, int] | None:
         """Return the current versions of the sources of all tables; None while no engine is up.
 
-        Files are listed only once per collection period: listing takes longer than reading a
-        version.
+        Files are listed, and other catalogs asked, only once per collection period: that takes
+        longer than reading a version of Delta.
         """
         every: dict[str, timedelta] = {}
         sources: dict[str, Source] = {}
@@ -157,9 +158,10 @@ class ContinuousWatcher:
                 excluded = excluded_sources(entry)
                 for source in entry.definition.sources:
                     key = source.table_id
-                    if source.kind is SourceKind.VERSIONED:
+                    own = source.name.catalog.lower() in ("", DEFAULT_CATALOG)
+                    if source.kind is SourceKind.VERSIONED and own:
                         sources[key] = source
-                    elif source.kind is SourceKind.PLAIN and (entry.id, key) not in excluded:
+                    elif source.kind is not SourceKind.STREAM and (entry.id, key) not in excluded:
                         sources[key] = source
                         every[key] = min(gathering, every.get(key, gathering))
         listed = {key: seen for key, seen in self._listed.items() if key in every}

@@ -33,6 +33,7 @@ from tidegate_server.engine.incremental.analysis.windows import (
 from tidegate_server.engine.query.catalyst import Catalyst, expression_id
 from tidegate_server.engine.query.plans import SQL_KEYWORDS
 from tidegate_server.engine.statement.survey import readings_of
+from tidegate_server.engine.storage.base import ReadVersion, SourceFormat
 from tidegate_server.engine.storage.jvm import items, kind
 from tidegate_server.engine.storage.plain import reads_plain_files
 
@@ -86,6 +87,7 @@ def read_shape(
     table_types: Sequence[str],
     versions: Mapping[str, int],
     catalyst: Catalyst,
+    sources: SourceFormat,
     *,
     files: Collection[TableName] = (),
 ) -> Node:
@@ -96,7 +98,7 @@ def read_shape(
     :param files: tables of files that are known to be unchanged.
     """
     trace = root_trace(plan, table_types, is_key)
-    return _Reader(versions, catalyst, files).read(plan, trace)
+    return _Reader(versions, catalyst, sources, files).read(plan, trace)
 
 
 def incomparable_columns(shape: Node) -> tuple[Obstacle, ...]:
@@ -121,8 +123,13 @@ class _Reader:
     """Reads plans from the root down; ``trace`` is None where rows are not those of the table."""
 
     def __init__(
-        self, versions: Mapping[str, int], catalyst: Catalyst, files: Collection[TableName]
+        self,
+        versions: Mapping[str, int],
+        catalyst: Catalyst,
+        sources: SourceFormat,
+        files: Collection[TableName],
     ) -> None:
+        self._sources = sources
         self._versions = versions
         self._files = files
         self._catalyst = catalyst
@@ -158,25 +165,28 @@ class _Reader:
         if source is None and not self._is_fixed(plan):
             return self._unknown(plan)
         refused = []
-        known = {str(field) for field in plan.relation().schema().fieldNames()}
+        if source is None:
+            known = frozenset(str(field) for field in plan.relation().schema().fieldNames())
+        else:
+            known = source.columns
         for attribute in items(plan.output()):
             if str(attribute.name()) not in known or str(attribute.name()) == _WEIGHT:
                 text = f"column {attribute.name()} of a source is not part of its rows"
                 refused.append(Obstacle(code=Reason.OPERATOR_NOT_INCREMENTALIZABLE, text=text))
             refused += _type_obstacles(attribute)
-        operator = Operator(name=name, source=source, obstacles=tuple(refused))
+        operator = Operator(
+            name=name,
+            source=None if source is None else source.table_id,
+            obstacles=tuple(refused),
+        )
         return Node(operator=operator, plan=plan)
 
-    def _source(self, plan: Any) -> str | None:
-        """Return the table id of a Delta table read at the expected version, else None."""
-        if kind(plan) != "LogicalRelation":
+    def _source(self, plan: Any) -> ReadVersion | None:
+        """Return the table that is read at the expected version, else None."""
+        found = self._sources.read_version(plan)
+        if found is None or self._versions.get(found.table_id) != found.version:
             return None
-        location = getattr(plan.relation(), "location", lambda: None)()
-        if location is None or kind(location) != "TahoeLogFileIndex":
-            return None
-        snapshot = location.getSnapshot()
-        table_id = str(snapshot.metadata().id())
-        return table_id if self._versions.get(table_id) == int(snapshot.version()) else None
+        return found
 
     def _is_fixed(self, plan: Any) -> bool:
         """Say whether a leaf reads unchanged files, and the same rows for any set of columns.

@@ -36,6 +36,8 @@ from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.assertions import check_assertions
 from tidegate_server.engine.storage.base import (
     FoundChange,
+    ReadVersion,
+    SourceFormat,
     TableDescription,
     TableState,
     Written,
@@ -74,6 +76,7 @@ from tidegate_server.engine.storage.delta.tables import (
     metadata_of,
     path_of,
     schema_of,
+    version_of_leaf,
 )
 from tidegate_server.engine.storage.delta.write import (
     advance,
@@ -91,10 +94,12 @@ from tidegate_server.engine.storage.expectations import (
     exclude_quarantined,
     reject_violations,
 )
+from tidegate_server.engine.storage.iceberg.sources import IcebergSources
 from tidegate_server.engine.storage.jvm import java
 from tidegate_server.engine.storage.predicate import select_matching
 from tidegate_server.engine.storage.region import mutable_condition, mutable_rows
 from tidegate_server.engine.storage.row_change import RowChange
+from tidegate_server.engine.storage.sources import Sources
 from tidegate_server.engine.storage.table_locations import PROPERTY_PLACE, TableLocations
 from tidegate_server.engine.storage.unique import check_key
 
@@ -118,6 +123,7 @@ class DeltaFormat:
         self._jvm: Any = java(spark)
         self._locations = TableLocations(spark)
         self._tables = DeltaTables(spark)
+        self.sources: SourceFormat = Sources(self, IcebergSources(spark))
 
     def find(self, name: TableName) -> TableState | None:
         snapshot = self._tables.newest_snapshot(name)
@@ -139,6 +145,18 @@ class DeltaFormat:
         snapshot = self._tables.newest_snapshot(name)
         commit = None if snapshot is None else commit_of(self._jvm, snapshot, version)
         return None if commit is None else commit.identity
+
+    def snapshot_id(self, name: TableName, commit: str) -> str | None:
+        return None
+
+    def difference(self, name: TableName, read: str, now: str) -> str:
+        return "has another history than when it was read last"
+
+    def location(self, name: TableName) -> str:
+        return self.describe(name).location
+
+    def read_version(self, leaf: Any) -> ReadVersion | None:
+        return version_of_leaf(leaf)
 
     def version_sql(self, name: TableName, version: int) -> str:
         return f"{table_sql(name)} VERSION AS OF {version}"

@@ -12,12 +12,12 @@ from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.names import TableName, storage_name
 from tidegate_server.core.refresh.request import RefreshOrder
-from tidegate_server.engine.storage.base import is_path
+from tidegate_server.engine.storage.base import ReadVersion, is_path
 from tidegate_server.engine.storage.commit_record import RecordedRefresh
 from tidegate_server.engine.storage.delta.commits import Commit, commits, newest_snapshot
 from tidegate_server.engine.storage.delta.write import last_refresh
 from tidegate_server.engine.storage.entries import entry_of, provider_of
-from tidegate_server.engine.storage.jvm import java
+from tidegate_server.engine.storage.jvm import java, kind
 
 PROVIDER = "delta"
 
@@ -110,6 +110,21 @@ def fields_of(metadata: Mapping[str, Any]) -> T.StructType:
 def schema_of(snapshot: Any) -> T.StructType:
     """Return a table's columns."""
     return T.StructType.fromJson(json.loads(snapshot.metadata().schema().json()))
+
+
+def version_of_leaf(leaf: Any) -> ReadVersion | None:
+    """Return the version that a leaf of an analyzed plan reads; None if it reads no Delta table."""
+    if kind(leaf) != "LogicalRelation":
+        return None
+    location = getattr(leaf.relation(), "location", lambda: None)()
+    if location is None or kind(location) != "TahoeLogFileIndex":
+        return None
+    snapshot = location.getSnapshot()
+    return ReadVersion(
+        table_id=str(snapshot.metadata().id()),
+        version=int(snapshot.version()),
+        columns=frozenset(str(field) for field in leaf.relation().schema().fieldNames()),
+    )
 
 
 def path_of(snapshot: Any) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tidegate_server.engine.storage.base import VersionGoneError
+
 _SIGNS = (
     "DELTA_VERSION",
     "DELTA_FILE_NOT_FOUND",
@@ -10,11 +12,16 @@ _SIGNS = (
     "FILE_NOT_EXIST",
     "FileNotFoundException",
     "VersionNotFoundException",
+    "Cannot find snapshot with ID",
+    "org.apache.iceberg.exceptions.NotFoundException",
 )
-"""Parts of the errors of Spark and Delta for a version whose log or files were removed."""
+"""Parts of the errors of Spark, Delta and Iceberg for a version whose metadata or files were
+removed."""
 
 
 def is_gone(failure: Exception) -> bool:
-    """Say whether Spark failed because a version's log or files were removed."""
+    """Say whether Spark failed because a version's metadata or files were removed."""
+    if isinstance(failure, VersionGoneError):
+        return True
     text = str(failure)
     return any(sign in text for sign in _SIGNS)

@@ -1,0 +1,36 @@
+"""Finds the catalogs of tables outside of the session catalog."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidegate_server.core.model.names import TableName
+from tidegate_server.engine.storage.jvm import java, known_instance
+
+
+def catalog_of(spark: SparkSession, name: TableName) -> Any | None:
+    """Return Spark's catalog of a table; None if the active session has none of its name.
+
+    :raises py4j.protocol.Py4JError: or an error of Spark if the catalog cannot be loaded.
+    """
+    session: Any = spark._jsparkSession
+    manager = session.sessionState().catalogManager()
+    gate = known_instance("tidegate.Gate")
+    if gate is not None:
+        gate.catalogs().use(session, name.catalog)
+    if not manager.isCatalogRegistered(name.catalog):
+        return None
+    return manager.catalog(name.catalog)
+
+
+def identifier_of(spark: SparkSession, name: TableName) -> Any:
+    """Return the name of a table within its catalog."""
+    gateway: Any = spark.sparkContext._gateway
+    parts = name.schema.split(".")
+    namespace = gateway.new_array(gateway.jvm.java.lang.String, len(parts))
+    for place, part in enumerate(parts):
+        namespace[place] = part
+    catalog = java(spark).org.apache.spark.sql.connector.catalog
+    return catalog.Identifier.of(namespace, name.table)
