@@ -53,7 +53,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option with which ``bin/test`` leaves tests out."""
     parser.addoption(
-        "--sampled", action="store_true", help="run every third of the tests marked thorough"
+        "--sampled", action="store_true", help="run every fourth of the tests marked thorough"
     )
 
 
@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Return all but every third of the thorough tests of each file, whose first one stays."""
+    """Return all but every fourth of the thorough tests of each file, whose first one stays."""
     seen: Counter[Path] = Counter()
     left_out = []
     for item in items:

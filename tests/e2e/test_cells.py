@@ -16,7 +16,7 @@ from bench.servers import spark_thrift_server
 from tests.support.fixtures.server import Server
 from tests.support.full_run import FULL
 
-pytestmark = [pytest.mark.spark, pytest.mark.faults]
+pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.thorough]
 
 ROWS = 10_000 if FULL else 4_000
 PAGE = ROWS // 2

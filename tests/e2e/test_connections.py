@@ -23,7 +23,7 @@ from tests.support.postgres import (
 from tidegate_server.engine.jvm import jars
 from tidegate_server.gateway.link.java import find_java
 
-pytestmark = pytest.mark.faults  # a server of its own
+pytestmark = [pytest.mark.faults, pytest.mark.thorough]  # a server of its own
 
 HUSH = "h0sh-hosh"
 CONFIG = """

@@ -14,7 +14,7 @@ import tidegate
 from tests.support import full_run
 from tests.support.fixtures.server import Run, StartServer, last_rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.thorough]
 
 FULL = "FRESHNESS = INTERVAL '1' DAY REFRESH_MODE = FULL"
 TOTALS = "SELECT k, sum(n) AS total FROM src GROUP BY k"

@@ -13,7 +13,7 @@ import tidegate
 from tests.support.fixtures.server import Run, Server, last_rows
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 DAILY = "FRESHNESS = INTERVAL '1' DAY REFRESH_MODE = FULL AS"
 

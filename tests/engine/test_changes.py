@@ -12,7 +12,7 @@ from tidegate_server.core.model.runs import ChangeMethod
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.engine.incremental.changes import Change, source_change
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 FEED = "USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
 NO_FEED = "USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'false')"

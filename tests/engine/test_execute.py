@@ -38,7 +38,7 @@ from tidegate_server.core.messages.requests import (
 )
 from tidegate_server.core.model.names import FunctionName
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 
 def spool(engine: EngineProcess) -> list[str]:

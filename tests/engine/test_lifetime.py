@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.core.messages.requests import CloseResult, Ping
 
-pytestmark = [pytest.mark.spark, pytest.mark.faults]
+pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.thorough]
 
 StartEngine = Callable[..., EngineProcess]
 

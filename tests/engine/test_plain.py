@@ -17,7 +17,7 @@ from tidegate_server.core.refresh.request import Recompute, RefreshOutcome
 from tidegate_server.engine.query.resolution import Tables
 from tidegate_server.engine.refresh.plan import explain, source_versions
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 WHY = "SOURCE_WITHOUT_VERSIONS"
 

@@ -42,7 +42,7 @@ from tidegate_server.core.refresh.request import (
     RefreshPolicy,
 )
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 WHOLE = Recompute()
 

@@ -15,6 +15,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.model.names import TableName
+from tidegate_server.engine.storage.catalogs import catalog_of, identifier_of
+from tidegate_server.engine.storage.iceberg.tables import load_table
 from tidegate_server.engine.storage.jvm import active_session
 
 logger = logging.getLogger(__name__)
