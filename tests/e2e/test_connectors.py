@@ -127,7 +127,7 @@ def test_files_are_a_table(cursor: tidegate.Cursor, tmp_path: Path) -> None:
     for statement, said in (
         (f"CREATE MATERIALIZED TABLE x AS SELECT * FROM {texts}", "STREAM read_files"),
         (f"SELECT * FROM STREAM {texts}", "STREAM read_files in this statement"),
-        ("SELECT * FROM read_files('/x', format => 'json', multLine => true)", "multiLine?"),
+        ("SELECT * FROM read_files('/x', format => 'json', multiLines => true)", "multiLine?"),
     ):
         with pytest.raises(tidegate.Error, match=said.replace("?", r"\?")):
             cursor.execute(statement)

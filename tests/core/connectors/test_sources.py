@@ -150,9 +150,9 @@ FILES = "'connector' = 'filesystem', 'path' = '/in'"
             "source.monitor-interval cannot be set: a materialized table looks for new files",
         ),
         (
-            "a INT, n STRING METADATA FROM 'file.nam'",
+            "a INT, n STRING METADATA FROM 'file.names'",
             f"{FILES}, 'format' = 'json'",
-            "there is no metadata file.nam; did you mean file.name?",
+            "there is no metadata file.names; did you mean file.name?",
         ),
         ("a INT", f"{KAFKA}", "either format or value.format"),
         ("a INT", f"{KAFKA}, 'format' = 'parquet'", "format cannot be parquet; there are json"),
