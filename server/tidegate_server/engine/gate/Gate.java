@@ -105,6 +105,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
           new String[] {"free", "internal", "relations", "objects", "unresolved"}));
   /** Before the name of a catalog or connection among the places that may be read. */
   static final String CATALOG = "catalog:";
+  /** The changed files of an Iceberg table, which have no name in SQL: only a refresh reads them. */
+  static final String CHANGED_FILES = "org.apache.iceberg.spark.source.SparkRewriteTable";
   /** Begins the names of the classes of Kafka's source. */
   static final String KAFKA = "org.apache.spark.sql.kafka010.";
   static final Set READS =
@@ -920,7 +922,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         scala.collection.Iterator roots =
             ((FileTable) node.table()).fileIndex().rootPaths().iterator();
         while (roots.hasNext()) path(act, (Path) roots.next(), via);
-      } else {
+      } else if (!node.table().getClass().getName().equals(CHANGED_FILES)) {
         feature("administrators", node.table().getClass().getName());
       }
     }
