@@ -72,6 +72,8 @@ def refused(server: Server, user: str, *statements: str) -> str:
         "SELECT * FROM csv.`{files}/two/../one`",
         "SELECT * FROM csv.`{files}/{one,none}/*.csv`",
         "SELECT * FROM csv.`viewfs://cluster/mounted/one`",
+        "SELECT * FROM read_files('{files}/one', format => 'csv', schema => 'a STRING, b STRING')",
+        "EXECUTE IMMEDIATE \"SELECT '1', _c1 FROM read_files('{files}/one', format => 'csv')\"",
         "SELECT * FROM IDENTIFIER('csv.' || '`{files}/one`')",
         "EXECUTE IMMEDIATE 'SELECT * FROM csv.`{files}/one`'",
         "BEGIN SELECT * FROM csv.`{files}/one`; END",
@@ -109,6 +111,38 @@ def test_each_statement_needs_its_privilege(server: Server, files: Path) -> None
     assert run_as(server, "bob", temporary, "SELECT * FROM t") == [("1", "one")]
     run_as(server, "ann", "DROP TABLE ann.placed")
     shutil.rmtree(files / "out")
+
+
+def test_a_table_over_files_is_read_with_the_rights_of_its_owner(
+    server: Server, files: Path
+) -> None:
+    read = f"read_files('{files}/one', format => 'csv')"
+    run_as(
+        server,
+        "ann",
+        "CREATE TABLE ann.over (a INT, b STRING) WITH ('connector' = 'filesystem', "
+        f"'path' = '{files}/one', 'format' = 'csv')",
+        f"CREATE VIEW ann.beside AS SELECT * FROM {read}",
+        "GRANT SELECT ON VIEW ann.over TO USER eve",
+        "GRANT SELECT ON VIEW ann.beside TO USER eve",
+    )
+    for name in ("over", "beside"):
+        assert run_as(server, "eve", f"SELECT * FROM ann.{name}") == [(1, "one")]
+        assert "SELECT on view" in refused(server, "bob", f"SELECT * FROM ann.{name}")
+    for text in (
+        f"CREATE VIEW eve.v AS SELECT * FROM {read}",
+        f"CREATE TEMPORARY VIEW v AS SELECT * FROM {read}",
+        f"CREATE TABLE eve.t WITH ('connector' = 'filesystem', 'path' = '{files}/one', "
+        "'format' = 'csv')".replace("eve.t ", "eve.t (a INT) "),
+        f"CREATE FUNCTION eve.f() RETURNS INT RETURN (SELECT max(_c0) FROM {read})",
+    ):
+        run_as(server, "eve", "CREATE SCHEMA IF NOT EXISTS eve")
+        assert "READ FILES on path" in refused(server, "eve", text)
+    topic = "SELECT * FROM read_kafka(bootstrapServers => '127.0.0.1:1', subscribe => 't')"
+    for user in ("ann", "eve"):
+        assert "kafka://127.0.0.1:1/t" in refused(server, user, topic)
+    run_as(server, "ann", "REVOKE SELECT ON VIEW ann.over FROM USER eve")
+    assert "SELECT on view" in refused(server, "eve", "SELECT * FROM ann.over")
 
 
 def test_a_delta_table_is_read_and_changed_by_its_path(server: Server, files: Path) -> None:
