@@ -127,11 +127,27 @@ def test_files_are_a_table(cursor: tidegate.Cursor, tmp_path: Path) -> None:
     for statement, said in (
         (f"CREATE MATERIALIZED TABLE x AS SELECT * FROM {texts}", "STREAM read_files"),
         (f"SELECT * FROM STREAM {texts}", "STREAM read_files in this statement"),
+        (
+            "SELECT * FROM read_kafka(bootstrapServers => 'b', subscribe => 't')",
+            "source kafka is not",
+        ),
         ("SELECT * FROM read_files('/x', format => 'json', multiLines => true)", "multiLine?"),
     ):
         with pytest.raises(tidegate.Error, match=said.replace("?", r"\?")):
             cursor.execute(statement)
-    last_rows(cursor, f"CREATE VIEW named AS SELECT * FROM {texts}")
+    last_rows(
+        cursor,
+        "CREATE VIEW named AS SELECT 1 AS value",
+        "CREATE MATERIALIZED TABLE over_view FRESHNESS = INTERVAL '1' DAY REFRESH_MODE = FULL AS "
+        "SELECT value FROM named",
+        f"ALTER VIEW named AS SELECT length(value) AS value FROM {texts}",
+    )
+    with pytest.raises(tidegate.Error, match="a view calls read_files"):
+        cursor.execute("ALTER MATERIALIZED TABLE over_view REFRESH FULL")
     with pytest.raises(tidegate.Error, match="a view calls read_files"):
         cursor.execute("CREATE MATERIALIZED TABLE x AS SELECT * FROM named")
-    last_rows(cursor, "DROP MATERIALIZED TABLE kept", "DROP TABLE landed")
+    last_rows(
+        cursor,
+        *("DROP MATERIALIZED TABLE kept", "DROP MATERIALIZED TABLE over_view"),
+        "DROP TABLE landed",
+    )

@@ -346,7 +346,7 @@ class Code(Enum):
     )
     MT_STREAM_SOURCE = ErrorSpec(
         "58004",
-        "The streaming source {source} is not available in Spark.",
+        "The source {source} is not available in Spark.",
         "Set engine.kafka = true in the server's configuration and restart the server.",
     )
     MT_QUERY_UNSUPPORTED = ErrorSpec("0A000", "The definition query is invalid: {reason}.")

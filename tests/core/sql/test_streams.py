@@ -131,19 +131,8 @@ def test_only_pipelines_read_streams() -> None:
         reject_streams(allowed)
 
 
-@pytest.mark.parametrize(
-    ("expanded", "column", "said"),
-    [
-        ("SELECT * FROM read_files('/a', format => 'csv')", 15, "STREAM read_files(...)"),
-        ("SELECT * FROM (SELECT * FROM read_files('/a', format => 'csv'))", 1, "a view calls"),
-    ],
-)
-def test_a_materialized_table_reads_files_as_a_stream(
-    expanded: str, column: int, said: str
-) -> None:
-    written = expanded if column > 1 else "SELECT * FROM v"
-    with pytest.raises(ServerError) as caught:
-        reject_readers(expanded, written)
-    assert (caught.value.code, caught.value.column) == ("MT_STREAM_UNUSABLE", column)
-    assert said in caught.value.message
-    reject_readers("SELECT * FROM t", "SELECT * FROM t")
+def test_a_materialized_table_reads_files_as_a_stream() -> None:
+    with pytest.raises(ServerError, match=r"STREAM read_files\(") as caught:
+        reject_readers("SELECT * FROM read_files('/a', format => 'csv')")
+    assert (caught.value.code, caught.value.column) == ("MT_STREAM_UNUSABLE", 15)
+    reject_readers("SELECT * FROM t")

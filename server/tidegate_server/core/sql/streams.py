@@ -134,22 +134,15 @@ def reject_streams(text: str) -> None:
             raise error(Code.NOT_SUPPORTED, what=what, hint=hint, line=line, column=column)
 
 
-def reject_readers(text: str, written: str) -> None:
+def reject_readers(text: str) -> None:
     """Reject a query that reads files or topics without STREAM, which have no versions.
 
-    :param text: the query with the texts of views in it.
-    :param written: the query as its author wrote it.
-    :raises ServerError: MT_STREAM_UNUSABLE, placed in ``written`` if that contains the call.
+    :raises ServerError: MT_STREAM_UNUSABLE, placed in ``text``.
     """
-    for each in _calls(written):
-        if isinstance(each, _Batch):
-            name = each.function
-            raise _invalid(f"{name} is read as a stream: STREAM {name}(...)", written, each.start)
     for each in _calls(text):
         if isinstance(each, _Batch):
             name = each.function
-            reason = f"a view calls {name}, which is read as a stream: write STREAM {name}(...)"
-            raise _invalid(f"{reason} instead of the view", written, 0)
+            raise _invalid(f"{name} is read as a stream: STREAM {name}(...)", text, each.start)
 
 
 @dataclass(frozen=True, slots=True)

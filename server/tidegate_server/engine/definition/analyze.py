@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from tidegate_server.core.connectors.readers import READERS
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.answers import Analysis
 from tidegate_server.core.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
@@ -40,6 +41,7 @@ from tidegate_server.engine.storage.base import TableFormat
 _SESSION_FUNCTIONS = frozenset({"current_schema", "current_catalog"})
 _SQL_FUNCTIONS = frozenset({"SQLScalarFunction", "SQLFunctionNode"})
 _CHANGE_FEEDS = frozenset({"table_changes", "table_changes_by_path"})
+_READERS = frozenset(name for name, reader in READERS.items() if reader.needs)
 _ALIASES = "give the tables aliases"
 _ADVICE: Mapping[str, str] = {
     "AMBIGUOUS_COLUMN_OR_FIELD": _ALIASES,
@@ -85,8 +87,8 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
         if not temporary:
             # Analyze the text that a refresh will run now, while the author can see an error.
             expanded = _first_equivalent(tables, chain((first,), candidates), schema, lineage)
-        _reject_change_feeds(query.functions | tables.functions)
-        reject_readers(expanded, query_text)
+        reject_readers(query_text)
+        reject_hiding_functions(query.functions | tables.functions)
     columns = source_columns(plan)
     return Analysis(
         schema=schema,
@@ -156,10 +158,17 @@ def reject_reading_functions(plan: Node) -> None:
             raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
 
 
-def _reject_change_feeds(functions: Collection[str]) -> None:
-    """Reject functions that hide the table they read."""
+def reject_hiding_functions(functions: Collection[str]) -> None:
+    """Reject functions, also in views, of which no change would be noticed.
+
+    :param functions: the names of all that are called.
+    :raises ServerError: MT_QUERY_UNSUPPORTED.
+    """
     for name in sorted(_CHANGE_FEEDS & set(functions)):
         reason = f"{name} hides the table it reads: read the table, refreshes detect its changes"
+        raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
+    for name in sorted(_READERS & set(functions)):
+        reason = f"a view calls {name}, of which no change is noticed: read STREAM {name}(...)"
         raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
 
 

@@ -37,6 +37,7 @@ _WITHOUT_REASON = ("INTERNAL_ERROR", "_LEGACY_ERROR_TEMP_")
 _SCHEDULING = ("Job aborted due to stage failure", "Exception thrown in awaitResult")
 """Prefixes of messages that say where Spark failed, not why."""
 _UNAVAILABLE_CATALOG = "tidegate.catalog.unavailable:"
+_NO_KAFKA = "Failed to find data source: kafka"
 _FAILED_CATALOG = "tidegate.catalog.failed:"
 _UNKNOWN_CONDITION = "Cannot find main error class"
 _LONG_NAME = re.compile(r"Mkdirs failed to create|File name too long")
@@ -90,7 +91,10 @@ def _translate(caught: BaseException) -> ServerError:
     """Return the error for an exception of Spark, the JVM or Python."""
     causes = _causes(_java_exception(caught))
     known = (
-        _catalog_error(causes) or _resource_error(caught, causes) or _partition_name_error(causes)
+        _catalog_error(causes)
+        or _source_error(causes)
+        or _resource_error(caught, causes)
+        or _partition_name_error(causes)
     )
     if known is not None:
         return known
@@ -121,6 +125,13 @@ def _catalog_error(causes: Sequence[_Cause]) -> ServerError | None:
         if cause.text.startswith(_UNAVAILABLE_CATALOG):
             name, _, reason = cause.text.removeprefix(_UNAVAILABLE_CATALOG).partition("\x1f")
             return error(Code.CATALOG_UNAVAILABLE, name=name, reason=reason.strip().rstrip("."))
+    return None
+
+
+def _source_error(causes: Sequence[_Cause]) -> ServerError | None:
+    """Return the error of Kafka's source where the engine has not loaded it."""
+    if any(cause.text.startswith(_NO_KAFKA) for cause in causes):
+        return error(Code.MT_STREAM_SOURCE, source="kafka")
     return None
 
 

@@ -24,7 +24,11 @@ from tidegate_server.core.refresh.request import (
 )
 from tidegate_server.core.refresh.steps import Recording, Step
 from tidegate_server.core.refresh.waves import forward
-from tidegate_server.engine.definition.analyze import analyzed_plan, reject_reading_functions
+from tidegate_server.engine.definition.analyze import (
+    analyzed_plan,
+    reject_hiding_functions,
+    reject_reading_functions,
+)
 from tidegate_server.engine.gate.gate import enforcing
 from tidegate_server.engine.incremental.evidence import adds_up, merges
 from tidegate_server.engine.incremental.query import Query, read_query
@@ -222,6 +226,7 @@ def plan_recompute(
     with explain_failures(order, session):
         with enforcing(session, order.admission, order.executor):
             text = tables.pin(order.expanded_query, DEFAULT_CATALOG, DEFAULT_SCHEMA)
+            reject_hiding_functions(tables.functions)  # a view may be another one by now
             frame = session.sql(text)
         # Reads the stored table as well, by its path, which the query's admission does not allow.
         query = read_query(order, session, tables, text, frame)
