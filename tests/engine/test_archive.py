@@ -6,11 +6,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from pyspark.sql import SparkSession
 
+from tests.engine.conftest import EngineProcess
 from tidegate_server.engine.jvm.jars import resolve_jars
 from tidegate_server.engine.jvm.session import class_archive
-from tidegate_server.engine.storage.jvm import java
 
 
 @pytest.fixture
@@ -29,10 +28,11 @@ def test_another_java_and_other_jars_have_another_archive(home: Path) -> None:
 
 
 @pytest.mark.spark
-def test_the_jvm_reads_the_archive(spark_root: SparkSession) -> None:
+def test_the_jvm_reads_the_archive(engine: EngineProcess) -> None:
     archive = class_archive("", resolve_jars())
     if not archive.exists():
         pytest.skip("there is no archive: python -m tidegate_server.engine.jvm.class_archive")
-    process = int(java(spark_root).java.lang.ProcessHandle.current().pid())
-    mapped = {mapping.path for mapping in psutil.Process(process).memory_maps()}
+    children = psutil.Process(engine.process.pid).children(recursive=True)
+    [process] = [child for child in children if child.name() == "java"]
+    mapped = {mapping.path for mapping in process.memory_maps()}
     assert str(archive) in mapped
