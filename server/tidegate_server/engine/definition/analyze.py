@@ -68,6 +68,7 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
     with child.lock:
         if (stream := find_stream(query_text)) is not None:
             return analyze_stream(spark, query_text, with_columns(spark, stream), format)
+        reject_readers(query_text)
         query = parse_query(spark, query_text)
         ingested = expand_connectors(spark, query)
         if (stream := find_stream(ingested)) is not None:
@@ -87,7 +88,6 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
         if not temporary:
             # Analyze the text that a refresh will run now, while the author can see an error.
             expanded = _first_equivalent(tables, chain((first,), candidates), schema, lineage)
-        reject_readers(query_text)
         reject_hiding_functions(query.functions | tables.functions)
     columns = source_columns(plan)
     return Analysis(
