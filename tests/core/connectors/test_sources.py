@@ -105,7 +105,7 @@ def test_a_materialized_table_ingests_the_same_as_a_stream() -> None:
     assert read is not None and read.options["kafka.bootstrap.servers"] == "b:1"
     assert is_endless(found, {"connector": "kafka"})
     assert not is_endless(found, {"connector": "filesystem"})
-    assert stream_query(found, {"comment": "somebody's own view"}) is None
+    assert stream_query(found, {"comment": "an ordinary view"}) is None
 
 
 def test_a_temporary_table_says_in_its_text_what_it_is() -> None:

@@ -90,7 +90,7 @@ class CatalogCalls:
             found = self._open.pop(handle, None)
         close = getattr(found.catalog, "close", None) if found is not None else None
         if close is not None:
-            # On a thread of its own: nobody waits for another system that does not answer.
+            # On a thread of its own, since a system that does not answer would block this one.
             thread = threading.Thread(target=_run_close, args=(close,), daemon=True)
             thread.start()
             thread.join(_CLOSE_SECONDS)

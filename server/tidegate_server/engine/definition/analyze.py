@@ -159,7 +159,7 @@ def reject_reading_functions(plan: Node) -> None:
 
 
 def reject_hiding_functions(functions: Collection[str]) -> None:
-    """Reject functions, also in views, of which no change would be noticed.
+    """Reject functions, including those in views, whose changes refreshes would not notice.
 
     :param functions: the names of all that are called.
     :raises ServerError: MT_QUERY_UNSUPPORTED.
@@ -168,7 +168,7 @@ def reject_hiding_functions(functions: Collection[str]) -> None:
         reason = f"{name} hides the table it reads: read the table, refreshes detect its changes"
         raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
     for name in sorted(_READERS & set(functions)):
-        reason = f"a view calls {name}, of which no change is noticed: read STREAM {name}(...)"
+        reason = f"a view calls {name}, whose changes go unnoticed: read STREAM {name}(...)"
         raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
 
 

@@ -427,7 +427,7 @@ public class PythonCatalogs {
           "it cannot replace the table " + table + ": drop it, and create it again");
     }
 
-    /** Drops a table after a failure, which is what the user is told. */
+    /** Drops a table whose creation failed; the user sees that failure, not one of this drop. */
     private void dropIncomplete(Identifier table) {
       try {
         dropTable(table);

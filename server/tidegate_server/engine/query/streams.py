@@ -26,15 +26,15 @@ _ROW_BY_ROW = frozenset(
 # Spark would ignore files a week older than the newest one, even if they arrive later.
 _FILES = {"maxFileAge": "36500d"}
 _METADATA = "_metadata"
-"""The column in which Spark says of which file a row is."""
+"""Spark's hidden column that names the file of each row."""
 
 
 @contextmanager
 def stream_view(spark: SparkSession, stream: Stream, text: str) -> Iterator[None]:
     """Give a session's queries access to a stream as the temporary view VIEW.
 
-    :param text: the query. What it says of ``_metadata``, which Spark hides in views, becomes a
-        column, so that it cannot be beside ``*``.
+    :param text: the query. If it mentions ``_metadata``, which views do not pass on, the stream
+        gets it as a column, and ``*`` is rejected beside it.
     :raises ServerError: MT_STREAM_SOURCE if Spark has no such source.
     """
     frame = _load_stream(spark, stream)

@@ -79,7 +79,7 @@ class LoadedTable:
 
     @property
     def state(self) -> tuple[str, ...]:
-        """Texts of which one changes with every snapshot and change of columns."""
+        """Texts that identify the newest snapshot and the columns."""
         newest = "" if self.current is None else str(self.current.id)
         return (self.uuid, newest, str(self.columns.schema_id))
 
