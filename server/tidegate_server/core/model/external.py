@@ -14,8 +14,8 @@ URL: Final = "url"
 """The option with the path of an external location as it was written."""
 PLACE: Final = "place"
 """The option with the directory that this path was when it was set, as the file system says."""
-
-
+ALIAS_TYPE: Final = "tidegate"
+"""The type of catalogs that are aliases of the session catalog."""
 SECRET_REFERENCE: Final = re.compile(r"\$\{secret:([^{}]+)\}")
 """A reference to a secret of the configuration, within the value of an option."""
 
@@ -58,3 +58,8 @@ class ExternalObject:
     def place(self) -> str:
         """The directory of an external location, without links."""
         return self.options[PLACE]
+
+    @property
+    def is_alias(self) -> bool:
+        """Whether it is an alias of the session catalog, which everybody may use."""
+        return self.kind is SecuredKind.CATALOG and self.type == ALIAS_TYPE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token
@@ -15,8 +16,10 @@ from tidegate_server.core.sql.cursor import ONE_BY_ONE, Cursor, position, shorte
 from tidegate_server.core.sql.dialect import head, tokenize
 from tidegate_server.core.sql.external.connector_tables import (
     connector_view,
-    creates_connector_table,
+    has_options,
+    names_connector,
 )
+from tidegate_server.core.sql.external.plain_tables import plain_table
 from tidegate_server.core.sql.facts import facts_of
 from tidegate_server.core.sql.grammar import (
     LONGEST,
@@ -82,15 +85,23 @@ def parse(text: str) -> Statement:
         return _parse_shared(text, leading, LOOSE_RULES[first[0]])
     if first[:3] == ["SHOW", "CREATE", "TABLE"]:
         return _parse_shared(text, leading, show_create_table, 3)
-    if creates_connector_table(text, first):
-        text = connector_view(text, _tokens(text))
+    remarks: tuple[str, ...] = ()
+    if has_options(text, first):
+        text, remarks = _table_with_options(text)
         leading = head(text, _HEAD)
     if first[:3] == ["DROP", "TEMPORARY", "TABLE"]:  # Spark has temporary views alone
         text = f"{text[: leading[1].start]}VIEW{text[leading[2].end + 1 :]}"
         leading = head(text, _HEAD)
     if first[:3] == ["EXPLAIN", "PLAN", "FOR"]:
         text = _blank_out(text, leading[1].start, leading[2].end + 1)
-    return _spark(text, leading)
+    return replace(_spark(text, leading), remarks=remarks)
+
+
+def _table_with_options(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return Spark's statement for CREATE TABLE ... WITH (...), and warnings."""
+    if names_connector(text):
+        return connector_view(text, _tokens(text)), ()
+    return plain_table(text, _tokens(text))
 
 
 def _blank_out(text: str, start: int, end: int) -> str:

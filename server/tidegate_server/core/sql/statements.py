@@ -548,6 +548,8 @@ class SparkStatement:
 
     text: str
     facts: StatementFacts
+    remarks: tuple[str, ...] = field(default=(), compare=False)
+    """Warnings about what has no effect in the statement as it was written."""
 
 
 Alteration = (

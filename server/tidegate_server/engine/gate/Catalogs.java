@@ -9,6 +9,10 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.sql.catalyst.FunctionIdentifier;
+import org.apache.spark.sql.catalyst.TableIdentifier;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogManager;
 import org.apache.spark.sql.connector.catalog.CatalogPlugin;
@@ -39,6 +43,21 @@ public class Catalogs {
   private static final long RETRY_MILLISECONDS = 5000;
   private static final int CAUSES = 8;
   private static final String GONE = "it does not exist any more";
+  /** The session catalog, in the place of a class: the catalog is an alias of it. */
+  private static final String SESSION = "spark_catalog";
+  /** The parts of a name with a catalog, by the class of the parsed node that has it first. */
+  private static final Map NAMED = new HashMap();
+
+  static {
+    String[] tables = {
+      "UnresolvedRelation", "UnresolvedTable", "UnresolvedView", "UnresolvedTableOrView",
+      "UnresolvedIdentifier", "UnresolvedFunctionName", "UnresolvedFunction",
+      "UnresolvedTableValuedFunction", "UnresolvedStar", "UnresolvedStarExceptOrReplace"
+    };
+    for (int i = 0; i < tables.length; i++) NAMED.put(tables[i], new Integer(3));
+    NAMED.put("UnresolvedNamespace", new Integer(1));
+    NAMED.put("UnresolvedAttribute", new Integer(4));
+  }
 
   private Map entries = new HashMap();
   /** The names that sessions may have a catalog of. */
@@ -88,7 +107,13 @@ public class Catalogs {
       return !pythonType.isEmpty();
     }
 
+    /** Returns whether it is an alias of the session catalog. */
+    boolean isAlias() {
+      return className.equals(SESSION);
+    }
+
     CatalogPlugin build() throws Exception {
+      if (isAlias()) return null;
       if (isPython()) return python.open(name, pythonType, options, secrets);
       return Catalogs.build(className, name, options);
     }
@@ -238,6 +263,12 @@ public class Catalogs {
     return found != null && found.isPython();
   }
 
+  /** Returns whether a name is that of an alias of the session catalog. */
+  public boolean isAlias(String name) {
+    Entry found = find(name);
+    return found != null && found.isAlias();
+  }
+
   /** Returns CATALOG or CONNECTION; null if there is none of this name. */
   public String kind(String name) {
     Entry found = find(name);
@@ -313,6 +344,7 @@ public class Catalogs {
         for (Object one : entries.values()) {
           Entry entry = (Entry) one;
           CatalogPlugin catalog = entry.catalog();
+          // An alias has none: see withoutAliases.
           if (catalog == null) known.remove(entry.name);
           else known.put(entry.name, catalog);
           given.add(entry.name);
@@ -329,6 +361,112 @@ public class Catalogs {
     method.setAccessible(true);
     scala.Option current = (scala.Option) method.invoke(manager, new Object[0]);
     return current.isDefined() && current.get().equals(name);
+  }
+
+  /**
+   * Returns a parsed plan in which names have the session catalog instead of its aliases.
+   *
+   * <p>Spark knows no catalog of an alias, so that a name that was overlooked leads nowhere.
+   */
+  public LogicalPlan withoutAliases(LogicalPlan plan) {
+    Set aliases = new HashSet();
+    synchronized (this) {
+      for (Object one : entries.values()) {
+        if (((Entry) one).isAlias()) aliases.add(((Entry) one).name);
+      }
+    }
+    return aliases.isEmpty() ? plan : (LogicalPlan) renamed(plan, aliases);
+  }
+
+  /** Returns how many parts a name has that begins with a catalog; 0 if the part is no name. */
+  private static int leastParts(TreeNode node, int part) {
+    Object found = part == 0 ? NAMED.get(node.getClass().getSimpleName()) : null;
+    return found == null ? 0 : ((Integer) found).intValue();
+  }
+
+  private static Object renamed(Object value, Set aliases) {
+    if (value instanceof TreeNode) {
+      TreeNode node = (TreeNode) value;
+      Object[] parts = new Object[node.productArity()];
+      boolean changed = false;
+      for (int i = 0; i < parts.length; i++) {
+        Object part = node.productElement(i);
+        int least = leastParts(node, i);
+        parts[i] = least > 0 ? renamedName(part, least, aliases) : renamed(part, aliases);
+        changed |= parts[i] != part;
+      }
+      return changed ? node.makeCopy(parts) : node;
+    }
+    if (value instanceof TableIdentifier) {
+      TableIdentifier name = (TableIdentifier) value;
+      return isAlias(name.catalog(), aliases)
+          ? new TableIdentifier(name.table(), name.database(), scala.Option.apply(SESSION)) : name;
+    }
+    if (value instanceof FunctionIdentifier) {
+      FunctionIdentifier name = (FunctionIdentifier) value;
+      return isAlias(name.catalog(), aliases)
+          ? new FunctionIdentifier(name.funcName(), name.database(), scala.Option.apply(SESSION))
+          : name;
+    }
+    if (value instanceof scala.Some) {
+      Object inner = ((scala.Some) value).value();
+      Object found = renamed(inner, aliases);
+      return found == inner ? value : scala.Option.apply(found);
+    }
+    if (value instanceof scala.Tuple2) {
+      scala.Tuple2 pair = (scala.Tuple2) value;
+      Object first = renamed(pair._1(), aliases);
+      Object second = renamed(pair._2(), aliases);
+      return first == pair._1() && second == pair._2() ? value : new scala.Tuple2(first, second);
+    }
+    if (value instanceof scala.Tuple3) {
+      scala.Tuple3 three = (scala.Tuple3) value;
+      Object first = renamed(three._1(), aliases);
+      Object second = renamed(three._2(), aliases);
+      Object third = renamed(three._3(), aliases);
+      boolean same = first == three._1() && second == three._2() && third == three._3();
+      return same ? value : new scala.Tuple3(first, second, third);
+    }
+    if (!(value instanceof scala.collection.immutable.Seq)) return value;
+    List found = new ArrayList();
+    boolean changed = false;
+    scala.collection.Iterator items = ((scala.collection.immutable.Seq) value).iterator();
+    while (items.hasNext()) {
+      Object item = items.next();
+      Object after = renamed(item, aliases);
+      changed |= after != item;
+      found.add(after);
+    }
+    return changed ? sequence(found) : value;
+  }
+
+  /** Returns the parts of a name, or the optional parts, with the catalog's own name. */
+  private static Object renamedName(Object name, int least, Set aliases) {
+    if (name instanceof scala.Some) {
+      Object inner = ((scala.Some) name).value();
+      Object found = renamedName(inner, least, aliases);
+      return found == inner ? name : scala.Option.apply(found);
+    }
+    if (!(name instanceof scala.collection.immutable.Seq)) return name;
+    scala.collection.immutable.Seq parts = (scala.collection.immutable.Seq) name;
+    if (parts.size() < least || !aliases.contains(lower(parts.head()))) return name;
+    List found = new ArrayList();
+    scala.collection.Iterator items = parts.iterator();
+    while (items.hasNext()) found.add(items.next());
+    found.set(0, SESSION);
+    return sequence(found);
+  }
+
+  private static boolean isAlias(scala.Option catalog, Set aliases) {
+    return catalog.isDefined() && aliases.contains(lower(catalog.get()));
+  }
+
+  private static String lower(Object text) {
+    return text.toString().toLowerCase(Locale.ROOT);
+  }
+
+  private static scala.collection.immutable.Seq sequence(List items) {
+    return scala.jdk.javaapi.CollectionConverters.asScala(items).toSeq();
   }
 
   /** Adds all texts in a plan, in lower case: the names in it, and more. */

@@ -425,9 +425,10 @@ public class Gate extends scala.runtime.AbstractFunction1 {
     }
 
     public TreeNode apply(TreeNode plan) {
-      judge(plan);
-      version = catalogs.install(session, version, plan);
-      return plan;
+      LogicalPlan named = catalogs.withoutAliases((LogicalPlan) plan);
+      judge(named);
+      version = catalogs.install(session, version, named);
+      return named;
     }
 
     private void judge(TreeNode plan) {

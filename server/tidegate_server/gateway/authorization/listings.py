@@ -53,7 +53,9 @@ def visible_catalogs(context: Context) -> tuple[ExternalObject, ...]:
     if rights is None:
         usable = usable_catalogs(rights, services)
         return tuple(each for each in found if each.name in usable)
-    return tuple(each for each in found if rights.may(Action.SEE, secured_external(each)))
+    return tuple(
+        each for each in found if each.is_alias or rights.may(Action.SEE, secured_external(each))
+    )
 
 
 def visible_names(services: Services, rights: Rights) -> VisibleNames:

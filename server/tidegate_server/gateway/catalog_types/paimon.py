@@ -26,7 +26,8 @@ class PaimonType:
     description: str = "Paimon tables."
     install: str = (
         "Add the jar paimon-spark for the server's version of Spark to engine.jars in the "
-        "configuration, and restart the server."
+        "configuration, and restart the server. To run a script with Delta tables instead, write "
+        "'type' = 'tidegate'."
     )
     options: tuple[CatalogOption, ...] = (
         CatalogOption(name="warehouse", description="The directory of the tables.", required=True),

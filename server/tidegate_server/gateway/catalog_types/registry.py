@@ -15,15 +15,21 @@ from tidegate_server.gateway.catalog_types.iceberg import IcebergType
 from tidegate_server.gateway.catalog_types.jdbc import JdbcType
 from tidegate_server.gateway.catalog_types.options import nearest
 from tidegate_server.gateway.catalog_types.paimon import PaimonType
+from tidegate_server.gateway.catalog_types.tidegate import TidegateType
 
 AnyType = CatalogType | PythonCatalogType
-_BUILT_IN: Final[tuple[CatalogType, ...]] = (JdbcType(), IcebergType(), PaimonType())
+_BUILT_IN: Final[tuple[CatalogType, ...]] = (
+    JdbcType(),
+    IcebergType(),
+    PaimonType(),
+    TidegateType(),
+)
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "generic_in_memory": "Temporary views last as long as a session: CREATE TEMPORARY VIEW.",
     "hive": "spark_catalog is that of a Hive Metastore: set its address as the setting "
     "spark.hadoop.hive.metastore.uris of [engine.settings]. For Iceberg tables write "
     "'type' = 'iceberg', 'catalog-type' = 'hive'.",
-    "tidegate": "The catalog of Tidegate's own tables exists already: spark_catalog.",
+    "kafka": "Make each topic a table: CREATE TABLE name (...) WITH ('connector' = 'kafka', ...).",
 }
 """Types of Flink that have no meaning here, and what serves their purpose."""
 _METHODS = ("spark_catalog", "options")

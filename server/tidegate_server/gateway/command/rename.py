@@ -14,8 +14,9 @@ from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.sql.statements import AlterRename
 from tidegate_server.gateway.command.redefine import alterable
-from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.context import Context, Services
 from tidegate_server.gateway.definition.build import refuse_storage_name, refuse_taken
+from tidegate_server.gateway.definition.resolve import canonical_name
 from tidegate_server.gateway.definition.transaction import (
     change_storage,
     changing,
@@ -33,7 +34,7 @@ def rename(statement: AlterRename, context: Context) -> Result:
         schema, MT_STATE while a refresh runs.
     """
     table = alterable(statement.name, context)
-    new_name = _new_name(statement, table)
+    new_name = _new_name(statement, table, context.services)
     if new_name == table.name.folded():
         return nothing()
     refuse_storage_name(new_name)
@@ -60,9 +61,10 @@ def rename(statement: AlterRename, context: Context) -> Result:
     return nothing()
 
 
-def _new_name(statement: AlterRename, table: MaterializedTable) -> TableName:
+def _new_name(statement: AlterRename, table: MaterializedTable, services: Services) -> TableName:
     """Qualify the new name by the table's schema."""
-    name = qualify(statement.new_name, table.name.catalog, table.name.schema).folded()
+    new_name = canonical_name(statement.new_name, services)
+    name = qualify(new_name, table.name.catalog, table.name.schema).folded()
     here = table.name.folded()
     if (name.catalog, name.schema) != (here.catalog, here.schema):
         raise error(

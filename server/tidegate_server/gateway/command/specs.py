@@ -122,6 +122,8 @@ def _run_now(statement: st.SparkStatement, context: Context) -> Result:
         result: Result = spark_session.execute(
             admitted.statement, context, inlined, pinned, admission, _plan_to_run(admitted, context)
         )
+    for remark in statement.remarks:
+        context.warn(remark)
     catalog, lists = context.services.catalog, admitted.lists
     if lists is ListingKind.TABLE_EXTENDED:
         result = show.with_owners(result, catalog)

@@ -5,15 +5,33 @@ from __future__ import annotations
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import InspectTable, ListTables
 from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName, qualify
-from tidegate_server.core.model.privileges import CATALOG_KINDS
+from tidegate_server.core.model.privileges import CATALOG_KINDS, SecuredKind
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.sql.statements import Name
-from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.context import Context, Services
+
+_FULL = 3
+"""The parts of a name with a catalog."""
 
 
 def table_name(name: Name, context: Context) -> TableName:
     """Complete a name from the session and fold it like the metastore."""
-    return qualify(name, context.session.catalog, context.session.schema).folded()
+    named = canonical_name(name, context.services)
+    return qualify(named, context.session.catalog, context.session.schema).folded()
+
+
+def canonical_name(name: Name, services: Services) -> Name:
+    """Return a name with the session catalog instead of an alias of it."""
+    return (canonical_catalog(name[0], services), *name[1:]) if len(name) == _FULL else name
+
+
+def canonical_catalog(catalog: str, services: Services) -> str:
+    """Return the session catalog for its aliases; any other name as it is."""
+    if catalog.lower() == DEFAULT_CATALOG:
+        return catalog
+    known = services.external.all(SecuredKind.CATALOG)
+    alias = any(each.is_alias and each.name == catalog.lower() for each in known)
+    return DEFAULT_CATALOG if alias else catalog
 
 
 def schema_name(name: Name, context: Context) -> tuple[str, str]:
@@ -24,7 +42,7 @@ def schema_name(name: Name, context: Context) -> tuple[str, str]:
         case (schema,):
             return context.session.catalog, schema
         case (catalog, schema):
-            return catalog, schema
+            return canonical_catalog(catalog, context.services), schema
         case _:
             raise error(
                 Code.INVALID_REQUEST, reason=f"{'.'.join(name)} is not the name of a schema"

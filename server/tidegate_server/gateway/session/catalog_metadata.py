@@ -15,6 +15,7 @@ from tidegate_server.core.model.names import DEFAULT_CATALOG
 from tidegate_server.gateway.authorization.features import allowed_features, usable_catalogs
 from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.context import Services
+from tidegate_server.gateway.definition.resolve import canonical_catalog
 from tidegate_server.gateway.session.metadata import TABLE, ListedTable, Listing, TablePattern
 from tidegate_server.gateway.session.patterns import compile_pattern
 
@@ -39,6 +40,11 @@ def named_catalog(pattern: str | None, user: str, services: Services) -> str | N
     if name in ("", "%", DEFAULT_CATALOG):
         return None
     return name if name in catalogs_of(user, services) else None
+
+
+def is_alias(name: str, services: Services) -> bool:
+    """Return whether a catalog is an alias of the session catalog."""
+    return canonical_catalog(name, services) == DEFAULT_CATALOG
 
 
 def list_catalog(

@@ -15,6 +15,7 @@ from tidegate_server.gateway.audit.record import Event, Record
 from tidegate_server.gateway.authorization.setting_checks import check_settings
 from tidegate_server.gateway.command.settings import own_notices, spark_notices
 from tidegate_server.gateway.context import Services, SessionState
+from tidegate_server.gateway.definition.resolve import canonical_catalog
 from tidegate_server.gateway.link.client import ABSENCE
 from tidegate_server.gateway.options import sparks_names
 from tidegate_server.gateway.session.catalog_metadata import catalogs_of
@@ -281,7 +282,7 @@ class SessionManager:
         usable = catalogs_of(user, self._services) if dot or catalog is not None else ()
         if catalog is None and dot and first.lower() in (*usable, DEFAULT_CATALOG):
             catalog, schema = first, rest
-        if catalog is None or catalog.lower() == DEFAULT_CATALOG:
+        if catalog is None or canonical_catalog(catalog, self._services) == DEFAULT_CATALOG:
             self._require_schema(schema)
             return DEFAULT_CATALOG, schema or DEFAULT_SCHEMA
         if catalog.lower() not in usable:

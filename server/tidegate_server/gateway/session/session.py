@@ -25,6 +25,7 @@ from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.options import dialect_in, sparks_names
 from tidegate_server.gateway.session.catalog_metadata import (
     catalogs_of,
+    is_alias,
     list_catalog,
     named_catalog,
 )
@@ -210,20 +211,20 @@ class Session:
         If the pattern names another catalog, its tables that match; asks the engine.
         """
         other = named_catalog(pattern.catalog, self.user, self._services)
-        if other is not None:
+        if other is not None and not is_alias(other, self._services):
             return list_catalog(
                 other, pattern, self.user, self._services, columns=False, tables=tables
             )
-        return self._visible_listing(self.snapshot.listing())
+        return _named(other, self._visible_listing(self.snapshot.listing()))
 
     def columns_of(self, pattern: TablePattern) -> Listing:
         """Return the same, with the columns of the tables that match."""
         other = named_catalog(pattern.catalog, self.user, self._services)
-        if other is not None:
+        if other is not None and not is_alias(other, self._services):
             return list_catalog(
                 other, pattern, self.user, self._services, columns=True, tables=True
             )
-        return self._visible_listing(self.snapshot.columns_of(pattern))
+        return _named(other, self._visible_listing(self.snapshot.columns_of(pattern)))
 
     def functions(self) -> tuple[FunctionName, ...]:
         """Return the functions visible in this session, ordered by schema and name."""
@@ -335,3 +336,14 @@ class Session:
     def _end(self, operation: Operation) -> None:
         self._executor.cancel(operation, ": it was closed")
         operation.close()
+
+
+def _named(catalog: str | None, listing: Listing) -> Listing:
+    """Return a listing of the session catalog under the alias that a client asked for."""
+    if catalog is None:
+        return listing
+    tables = (
+        replace(each, name=replace(each.name, catalog=catalog)) if each.name.catalog else each
+        for each in listing.tables
+    )
+    return replace(listing, tables=tuple(tables), catalog=catalog)

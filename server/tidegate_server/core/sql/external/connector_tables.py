@@ -18,16 +18,17 @@ from tidegate_server.core.sql.cursor import Cursor
 from tidegate_server.core.sql.dialect import readable
 from tidegate_server.core.sql.statements import ComputedColumn, MetadataColumn, PhysicalColumn
 
-_MENTIONED = re.compile(r"'connector'\s*=", re.IGNORECASE)
+_CONNECTOR = re.compile(r"'connector'\s*=", re.IGNORECASE)
+_WITH = re.compile(r"\bWITH\b", re.IGNORECASE)
 
 
-def creates_connector_table(text: str, first: Sequence[str]) -> bool:
-    """Say whether a statement is CREATE TABLE with the option 'connector'.
+def has_options(text: str, first: Sequence[str]) -> bool:
+    """Say whether a statement is CREATE TABLE with the clause WITH ('key' = 'value').
 
     :param first: its first words, in capitals.
     """
     words = [word for word in first[:3] if word not in ("TEMPORARY", "TEMP")]
-    if words[:2] != ["CREATE", "TABLE"] or _MENTIONED.search(text) is None:
+    if words[:2] != ["CREATE", "TABLE"] or _WITH.search(text) is None:
         return False
     at, depth = Cursor(text, readable(text)), 0
     while not at.ended and not (depth == 0 and at.sees("AS")):
@@ -36,6 +37,11 @@ def creates_connector_table(text: str, first: Sequence[str]) -> bool:
         depth += {"(": 1, ")": -1}.get(at.spelling(), 0)
         at.advance()
     return False
+
+
+def names_connector(text: str) -> bool:
+    """Say whether such a statement may have the option 'connector'."""
+    return _CONNECTOR.search(text) is not None
 
 
 def connector_view(text: str, tokens: Sequence[Token]) -> str:

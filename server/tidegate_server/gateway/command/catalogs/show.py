@@ -9,7 +9,7 @@ from typing import Final
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import InspectCatalog
 from tidegate_server.core.model.access import Access, Act, ObjectKind
-from tidegate_server.core.model.external import ExternalObject, secret_reference
+from tidegate_server.core.model.external import ALIAS_TYPE, ExternalObject, secret_reference
 from tidegate_server.core.model.names import DEFAULT_CATALOG, quote_identifier
 from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.model.result import Result, RowsResult
@@ -32,10 +32,10 @@ from tidegate_server.gateway.catalog_types.options import TYPE, is_secret
 from tidegate_server.gateway.catalog_types.registry import find_type
 from tidegate_server.gateway.command.external.objects import find
 from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.definition import resolve
 from tidegate_server.gateway.spark_session import run
 
 _ENTRY: Final = re.compile(r"spark\.sql\.catalog\.(\w+)")
-_OWN_TYPE: Final = "tidegate"
 _ACCESSED: Final[Mapping[SecuredKind, ObjectKind]] = {
     SecuredKind.CATALOG: ObjectKind.CATALOG,
     SecuredKind.CONNECTION: ObjectKind.CONNECTION,
@@ -71,7 +71,7 @@ def describe(statement: DescribeCatalog, context: Context) -> Result:
     schema = text_schema("info name", "info value")
     configured = _configured(context).get(statement.name)
     if statement.name == DEFAULT_CATALOG or configured is not None:
-        own = (("name", statement.name), ("type", configured or _OWN_TYPE), ("comment", ""))
+        own = (("name", statement.name), ("type", configured or ALIAS_TYPE), ("comment", ""))
         return RowsResult(schema, list(own))
     found = _find_visible(statement.name, context)
     rows = [("name", found.name), ("type", found.type), ("comment", found.comment or "")]
@@ -106,7 +106,7 @@ def use(statement: UseCatalog, context: Context) -> Result:
 
     :raises ServerError: ACCESS_DENIED, OBJECT_NOT_FOUND; CATALOG_UNAVAILABLE.
     """
-    name = statement.name
+    name = resolve.canonical_catalog(statement.name, context.services)
     if name != DEFAULT_CATALOG and name not in _configured(context):
         found = _find(name, context)
         if context.features is not None:

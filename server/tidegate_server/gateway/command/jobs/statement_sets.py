@@ -119,7 +119,7 @@ def _analyze(insert: Insert, context: Context) -> JobInsert | None:
         session_id=session_id,
         sql=insert.placed_query,
         head=insert.head,
-        target=insert.name,
+        target=resolve.canonical_name(insert.name, context.services),
         columns=insert.columns,
         features=allowed_features(context.session.user, context.services),
         user=context.session.user,
