@@ -1,4 +1,4 @@
-"""CREATE TABLE ... WITH (...) without a connector is a Delta table, with warnings about what has no effect."""
+"""CREATE TABLE ... WITH (...) without a connector is a Delta table."""
 
 from __future__ import annotations
 
