@@ -17,6 +17,7 @@ pytest_plugins = (
     "tests.support.fixtures.server",
     "tests.support.fixtures.jdbc",
     "tests.support.fixtures.spark",
+    "tests.support.fixtures.kafka",
 )
 
 # Bounded by their number and not by the clock; ``bin/test --full`` generates many more. On a build

@@ -2,102 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import os
-import socket
-import subprocess
-import uuid
-from collections.abc import Iterator
-from pathlib import Path
-
-import pyspark
 import pytest
 
+from tests.support.fixtures.kafka import produce
 from tests.support.fixtures.server import StartServer, named_rows
 from tests.support.full_run import FULL
 from tests.support.waiting import wait_until
-from tidegate_server.engine.jvm.jars import KAFKA, cache_dir
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(not FULL, reason="fetches Kafka's broker"),
 ]
 
-PROPERTIES = """
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
-log.dirs={folder}/logs
-offsets.topic.replication.factor=1
-num.partitions=2
-"""
-
-
-def broker_jars() -> Path:
-    """Return the directory of the broker's jars, fetched once with Spark's own Ivy."""
-    version = next(jar.revision for jar in KAFKA if jar.name == "kafka-clients")
-    place = cache_dir() / f"kafka-broker-{version}"
-    if not place.exists():
-        work = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
-        shipped = Path(pyspark.__file__).parent / "jars"
-        command = ["java", "-cp", f"{shipped}/*", "org.apache.ivy.Main", "-cache", f"{work}-ivy"]
-        if settings := os.environ.get("TIDEGATE_IVY_SETTINGS"):
-            command += ["-settings", settings]
-        command += ["-dependency", "org.apache.kafka", "kafka_2.13", version]
-        command += ["-confs", "default", "-types", "jar", "bundle"]
-        command += ["-retrieve", str(work / "[artifact]-[revision].[ext]")]
-        subprocess.run(command, check=True, capture_output=True, timeout=600)
-        work.rename(place)
-    return place
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[str]:
-    """Run a broker; its address."""
-    folder = tmp_path / "kafka"
-    folder.mkdir()
-    port = free_port()
-    settings = folder / "server.properties"
-    settings.write_text(PROPERTIES.format(port=port, controller=free_port(), folder=folder))
-    java = ["java", "-Xmx256m", "-cp", f"{broker_jars()}/*"]
-    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    formatting = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
-    subprocess.run([*java, *formatting], check=True, capture_output=True)
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([*java, "kafka.Kafka", str(settings)], stdout=log, stderr=log)
-        try:
-            wait_until(lambda: listens(port), "the broker did not come up")
-            yield f"127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            process.wait(60)
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as asking:
-        return asking.connect_ex(("127.0.0.1", port)) == 0
-
-
-def produce(broker: str, *values: int) -> None:
-    """Append values to the topic ``n``, which begins to exist with the first."""
-    java = ["java", "-cp", f"{broker_jars()}/*", "kafka.tools.ConsoleProducer"]
-    lines = "\n".join(map(str, values)).encode()
-    command = [*java, "--bootstrap-server", broker, "--topic", "n"]
-    subprocess.run(command, input=lines, check=True, capture_output=True, timeout=60)
-
 
 def test_a_topic_is_taken_in_across_a_restart(start_server: StartServer, broker: str) -> None:
     kafka = "--set=engine.kafka=true"
-    produce(broker, *range(5))
+    produce(broker, "n", range(5))
     server = start_server(kafka)
     server.wait_for_engine()
     query = (
@@ -129,7 +49,7 @@ def test_a_topic_is_taken_in_across_a_restart(start_server: StartServer, broker:
     copied = "SELECT n FROM copied ORDER BY n"
     wait_until(lambda: len(named_rows(server, copied)) == 5, "the job did not begin")
     server.stop()
-    produce(broker, *range(5, 9))
+    produce(broker, "n", range(5, 9))
     server = start_server(kafka)
     server.wait_for_engine()
     for _ in range(2):

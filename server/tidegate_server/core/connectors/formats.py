@@ -16,14 +16,12 @@ from tidegate_server.core.connectors.options import OptionError
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 from tidegate_server.core.model.types import TypeKind, parse_type
 
-_CHANGES = "its rows are changes by key; read the records with 'format' = 'json'"
+_CHANGES = "its records are changes by key, which have an order in the connector kafka alone"
 _SCHEMAS = "Spark's reader of Avro is not among the server's jars"
 _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("avro", "avro-confluent"), _SCHEMAS),
-    **dict.fromkeys(
-        ("debezium-json", "debezium-avro-confluent", "canal-json", "maxwell-json", "ogg-json"),
-        _CHANGES,
-    ),
+    "debezium-avro-confluent": _SCHEMAS,
+    **dict.fromkeys(("debezium-json", "canal-json", "maxwell-json", "ogg-json"), _CHANGES),
 }
 """Flink's other formats, and why there are not there."""
 _ISO = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][XXX]"
@@ -67,7 +65,8 @@ class Format:
         return found
 
 
-def _json(given: Mapping[str, Any]) -> dict[str, str]:
+def json_options(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return Spark's options for reading JSON."""
     iso = given.get("timestamp-format.standard") == "ISO-8601"
     return (
         {"timestampFormat": _ISO, "timestampNTZFormat": _ISO.removesuffix("[XXX]")} if iso else {}
@@ -94,7 +93,7 @@ def _raw(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 _SPARK_OPTIONS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, str]]] = {
-    "json": _json,
+    "json": json_options,
     "csv": _csv,
     "raw": _raw,
 }

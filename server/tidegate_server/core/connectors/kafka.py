@@ -8,13 +8,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from tidegate_server.core.connectors import options
+from tidegate_server.core.connectors.changes import (
+    FORMATS,
+    change_events,
+    changes_query,
+    require_key,
+)
 from tidegate_server.core.connectors.columns import ConnectorColumn, ConnectorTable, select
 from tidegate_server.core.connectors.formats import Decoded, decode, read_format
 from tidegate_server.core.connectors.options import OptionError
 from tidegate_server.core.connectors.readers import call_of
+from tidegate_server.core.model.names import quote_identifier
 from tidegate_server.core.model.secrets import is_sensitive
 
 _SERVERS = "properties.bootstrap.servers"
@@ -57,6 +65,14 @@ _METADATA: Mapping[str, str] = {
     "ELSE 'NoTimestampType' END",
     "headers": "map_from_entries(headers)",
 }
+_SEQUENCE = "`offset`"
+"""What orders the events of a key, which are in one partition."""
+_FROM_START = "a key's newest record can be any of a topic"
+_NOT_OF_UPSERTS: Mapping[str, str] = {
+    "format": "the formats are key.format and value.format",
+    "key.fields": "the primary key names the columns of the key",
+    "topic-pattern": "the keys are those of one topic",
+}
 _OFFSET = re.compile(r"partition:(\d+),offset:(\d+)")
 
 
@@ -68,6 +84,8 @@ def kafka_view(table: ConnectorTable) -> str:
     if table.partition_keys:
         raise OptionError("PARTITIONED BY is for the connector filesystem")
     given = _read(table)
+    if given.get("format", given.get("value.format")) in FORMATS:
+        return _changes(table, given)
     key, value = _key(table, given), _value(table, given)
     inner = ["*"]
     conditions = []
@@ -79,16 +97,80 @@ def kafka_view(table: ConnectorTable) -> str:
         conditions += [decoded.condition] if decoded.condition else []
         for column, sql in zip(columns, decoded.fields, strict=True):
             values.setdefault(column.name, f"CAST({sql} AS {column.type})")
-    for column in table.columns:
-        if column.metadata is not None:
-            values[column.name] = f"CAST({_metadata(column.metadata)} AS {column.type})"
-    uses_headers = any(each.metadata == "headers" for each in table.columns)
-    call = call_of("read_kafka", _parameters(given, headers=uses_headers))
-    relation = f"(SELECT {', '.join(inner)} FROM {call})"
+    relation = f"(SELECT {', '.join(inner)} FROM {_records(table, given)})"
     if conditions:
         relation = f"(SELECT * FROM {relation} WHERE {' AND '.join(conditions)})"
-    ordered = {each.name: values[each.name] for each in table.columns if each.type}
-    return select(table, ordered, relation)
+    return select(table, _ordered(table, values), relation)
+
+
+def upsert_kafka_view(table: ConnectorTable) -> str:
+    """Return the query over the newest records of the keys of a topic.
+
+    https://nightlies.apache.org/flink/flink-docs-stable/docs/connectors/table/upsert-kafka/
+
+    :raises OptionError: for invalid options and columns.
+    """
+    for name in table.options:
+        if name in _NOT_OF_UPSERTS or name.startswith("scan."):
+            raise OptionError(f"{name} cannot be set: {_NOT_OF_UPSERTS.get(name, _FROM_START)}")
+    if table.partition_keys:
+        raise OptionError("PARTITIONED BY is for the connector filesystem")
+    require_key(table)
+    for name in ("key.format", "value.format"):
+        if name not in table.options:
+            raise OptionError(f"{name} is missing")
+    fields = {"key.fields": ";".join(table.primary_key)}
+    keyed = replace(table, options={**table.options, **fields})
+    given = _read(keyed)
+    if given["value.format"] in FORMATS:
+        raise OptionError("value.format is that of rows: use 'connector' = 'kafka' for changes")
+    key, value = _key(keyed, given), _value(keyed, given)
+    inner, values = "SELECT *", dict[str, str]()
+    for decoded, columns, name in ((key, _key_columns(keyed, given), "_key"), (*value, "_value")):
+        if decoded is not None:
+            inner += f", {decoded.expression} AS {name}"
+            for column, sql in zip(columns, decoded.fields, strict=True):
+                values.setdefault(column.name, f"CAST({sql} AS {column.type})")
+    relation = f"({inner} FROM {_records(keyed, given)})"
+    return changes_query(
+        table, _ordered(table, values), relation, deleted="value IS NULL", sequence=_SEQUENCE
+    )
+
+
+def _changes(table: ConnectorTable, given: Mapping[str, Any]) -> str:
+    """Return the query over the rows that changes lead to."""
+    if "key.format" in given:
+        raise OptionError("key.format is not for changes, whose values have all columns")
+    name, prefix = ("format", "") if "format" in given else ("value.format", "value.")
+    events = change_events(given[name], table.options, prefix, table.fields, _records(table, given))
+    values = {
+        each.name: f"CAST(_row.{quote_identifier(each.name)} AS {each.type})"
+        for each in table.fields
+    }
+    return changes_query(
+        table,
+        _ordered(table, values),
+        events.relation,
+        deleted=events.deleted,
+        sequence=_SEQUENCE,
+    )
+
+
+def _records(table: ConnectorTable, given: Mapping[str, Any]) -> str:
+    """Return the call that reads the records."""
+    headers = any(each.metadata == "headers" for each in table.columns)
+    return call_of("read_kafka", _parameters(given, headers=headers))
+
+
+def _ordered(table: ConnectorTable, values: Mapping[str, str]) -> dict[str, str]:
+    """Return SQL for each column of the record and of its metadata, in the order of the table."""
+    return {
+        each.name: values[each.name]
+        if each.metadata is None
+        else f"CAST({_metadata(each.metadata)} AS {each.type})"
+        for each in table.columns
+        if each.type
+    }
 
 
 def _read(table: ConnectorTable) -> Mapping[str, Any]:

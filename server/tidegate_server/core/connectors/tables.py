@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tidegate_server.core.connectors import generators
+from tidegate_server.core.connectors.changes import events_query
 from tidegate_server.core.connectors.columns import ConnectorTable, ConnectorView
 from tidegate_server.core.connectors.files import files_view
 from tidegate_server.core.connectors.generators import (
@@ -15,7 +16,7 @@ from tidegate_server.core.connectors.generators import (
     generator_view,
     temporary_properties,
 )
-from tidegate_server.core.connectors.kafka import kafka_view
+from tidegate_server.core.connectors.kafka import kafka_view, upsert_kafka_view
 from tidegate_server.core.connectors.readers import READERS
 
 PROPERTY = "connector"
@@ -25,14 +26,14 @@ KEY_PROPERTY = "connector.primary-key"
 _READING: Mapping[str, Callable[[ConnectorTable], str]] = {
     "filesystem": files_view,
     "kafka": kafka_view,
+    "upsert-kafka": upsert_kafka_view,
 }
 _CONNECTORS = (*generators.CONNECTORS, *_READING)
-_MARK = re.compile(r"SELECT /\* connector=([a-z]+) \*/ ")
+_MARK = re.compile(r"SELECT /\* connector=([a-z-]+) \*/ ")
 """Begins the query of a temporary view over files or topics, which has no properties."""
 _CALL = re.compile(rf"\bFROM ({'|'.join(name for name, each in READERS.items() if each.needs)})\(")
 _ELSEWHERE: Mapping[str, str] = {
     "jdbc": "Make the database a catalog: CREATE CONNECTION name TYPE postgresql OPTIONS (...).",
-    "upsert-kafka": "Read the records as they are with 'connector' = 'kafka', or as a stream.",
 }
 """What to write instead of connectors that there are not."""
 
@@ -80,7 +81,7 @@ def is_endless(text: str, given: Mapping[str, str]) -> bool:
     found = given or temporary_properties(text)
     if generators.RATE_PROPERTY in found:
         return not found.get(generators.ROWS_PROPERTY)
-    return _reads(text, given) == "kafka"
+    return _reads(text, given) in ("kafka", "upsert-kafka")
 
 
 def stream_query(text: str, given: Mapping[str, str]) -> str | None:
@@ -94,7 +95,7 @@ def stream_query(text: str, given: Mapping[str, str]) -> str | None:
     :return: None if the view is no table of a connector.
     """
     if _reads(text, given) in _READING:
-        found, count = _CALL.subn(r"FROM STREAM \1(", text, count=1)
+        found, count = _CALL.subn(r"FROM STREAM \1(", events_query(text), count=1)
         return found if count else None
     return generated_stream(text, given or temporary_properties(text))
 

@@ -90,6 +90,8 @@ class Analysis:
     (``D2 row_number``), D3 is another value each time or unknown (``D3 rand``)."""
     time_zone: str = ""
     """The value of the session in which the query was analyzed."""
+    key: tuple[str, ...] = ()
+    """The columns by which changes are applied, if the query reads a table of changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

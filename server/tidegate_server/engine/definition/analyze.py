@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from tidegate_server.core.connectors.changes import EXPLODED, change_key
 from tidegate_server.core.connectors.readers import READERS
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.answers import Analysis
@@ -18,6 +19,7 @@ from tidegate_server.core.model.table import ColumnOrigin
 from tidegate_server.core.model.types import Schema, distinct_names
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.core.model.zones import SESSION_ZONE
+from tidegate_server.core.sql.changes import events_of
 from tidegate_server.core.sql.streams import Stream, find_stream, reject_readers
 from tidegate_server.engine.query.connector_views import expand_connectors
 from tidegate_server.engine.query.determinism import time_dependent, unstable_parts
@@ -122,14 +124,47 @@ def analyze_stream(spark: SparkSession, text: str, stream: Stream, format: Table
         tables = Tables(spark, format)
         expanded = next(expansions(tables, query, current_place(spark)), hidden)
         temporary = _temporary_names(spark, query, plan)
+        key = _change_key(spark, stream.with_view(text), plan, schema)
     return Analysis(
-        schema=schema,
+        schema=schema if not key else _required(schema, key),
         expanded_query=restore_stream(expanded, stream),
         sources=(Source(name=stream.name, kind=SourceKind.STREAM, table_id=str(stream.name)),),
         temporary_objects=tuple(temporary),
         unstable=found,
         time_zone=_time_zone(spark),
+        key=key,
     )
+
+
+def _change_key(spark: SparkSession, text: str, plan: Node, schema: Schema) -> tuple[str, ...]:
+    """Return the columns of the key by which the changes that a query reads are applied.
+
+    :return: none if the query reads no table of changes.
+    :raises ServerError: MT_QUERY_UNSUPPORTED if it has no row per event, or lacks the key.
+    """
+    wanted = change_key(text)
+    if not wanted:
+        return ()
+    generators = sum(node.kind == "Generate" for node in plan.walk())
+    events = events_of(text)
+    if events is None or generators > text.count(EXPLODED):
+        reason = "over changes a query is SELECT ... FROM the table, with or without WHERE"
+        raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
+    spark.sql(events)  # an error of this text is one of the query's names
+    found = []
+    for name in wanted:
+        column = schema.find(name)
+        if column is None:
+            reason = f"changes are applied by the key ({', '.join(wanted)}): select {name}, too"
+            raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
+        found.append(column.name)
+    return tuple(found)
+
+
+def _required(schema: Schema, key: Collection[str]) -> Schema:
+    """Return a schema with the columns of the key NOT NULL: a row without a key is an error."""
+    columns = (replace(c, nullable=c.nullable and c.name not in key) for c in schema)
+    return Schema(tuple(columns))
 
 
 def _time_zone(spark: SparkSession) -> str:

@@ -10,6 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from tidegate_server.core.connectors.changes import change_key
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.model.names import visible_name
@@ -23,9 +24,11 @@ from tidegate_server.core.refresh.request import (
     RefreshPlan,
 )
 from tidegate_server.core.refresh.steps import IngestRows
-from tidegate_server.core.sql.streams import Stream, find_stream
+from tidegate_server.core.sql.changes import events_of
+from tidegate_server.core.sql.streams import find_stream
 from tidegate_server.engine.gate.gate import enforcing
 from tidegate_server.engine.query.streams import stream_view
+from tidegate_server.engine.refresh.upsert import upsert
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.storage.base import TableFormat, Written, fencing_error
 from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedRefresh
@@ -73,6 +76,8 @@ class _Landing:
     checkpoint: Checkpoint
     place: str
     base: int | None
+    key: tuple[str, ...] = ()
+    """The columns by which events are applied; none if rows are added."""
     written: Written | None = None
     failure: Exception | None = None
 
@@ -85,11 +90,16 @@ class _Landing:
                 offsets=self.checkpoint.offsets(self.place, batch),
                 filled=False,
             )
-            self.written = self.format.ingest(rows, self.order, record, base=self.base)
+            self.written = self._write(rows, record)
         except Exception as failed:
             # Spark would keep only its text.
             self.failure = failed
             raise
+
+    def _write(self, rows: DataFrame, record: CommitRecord) -> Written:
+        if not self.key:
+            return self.format.ingest(rows, self.order, record, base=self.base)
+        return upsert(rows, self.key, self.order, record, self.format, base=self.base)
 
 
 def ingest(
@@ -104,9 +114,7 @@ def ingest(
     :raises ServerError: MT_REFRESH_FENCED, MT_STREAM_UNSUPPORTED, MT_EXPECTATION_FAILED,
         MT_DATA_LOST, OPERATION_CANCELED, or Spark's error for stream or query.
     """
-    plan, stream = plan_ingest(order, task), find_stream(order.expanded_query, stored=True)
-    if stream is None:
-        raise AssertionError("a table over a stream has it in its query")
+    plan = plan_ingest(order, task)
     last = format.last_commit(order.name, order.table_id)
     pause_at(Point.AFTER_VERSIONS)
     before = last.version if last is not None else None
@@ -114,7 +122,7 @@ def ingest(
         return RefreshOutcome(plan=plan, from_version=None, to_version=before)
     if last is not None and last.epoch >= order.epoch:
         raise fencing_error(order, last)
-    written = _taken_in(order, stream, last, session, format, operation)
+    written = _taken_in(order, last, session, format, operation)
     if written is None:
         nothing = replace(
             plan,
@@ -128,7 +136,7 @@ def ingest(
         rows_read=written.rows,
         rows_written=written.rows,
         rows_inserted=written.rows_inserted,
-        rows_deleted=0,
+        rows_deleted=written.rows_deleted or 0,
         files_written=written.files_written,
         bytes_written=written.bytes_written,
         expectations=written.expectations,
@@ -148,7 +156,6 @@ def _with_count(text: str, written: Written) -> str:
 
 def _taken_in(
     order: RefreshOrder,
-    stream: Stream,
     last: RecordedRefresh | None,
     session: SparkSession,
     format: TableFormat,
@@ -159,10 +166,16 @@ def _taken_in(
     offsets = last.record.offsets if last is not None else None
     place = checkpoint.prepare(order.epoch, offsets, str(order.name))
     base = last.version if last is not None else None
-    landing = _Landing(order, format, checkpoint, place, base)
-    with stream_view(session, stream, order.expanded_query):
+    key, text = change_key(order.expanded_query), order.expanded_query
+    if key and (events := events_of(text)) is not None:
+        text = events
+    stream = find_stream(text, stored=True)
+    if stream is None:
+        raise AssertionError("a table over a stream has it in its query")
+    landing = _Landing(order, format, checkpoint, place, base, key)
+    with stream_view(session, stream, text):
         with enforcing(session, order.admission, order.executor):
-            frame = session.sql(stream.with_view(order.expanded_query))
+            frame = session.sql(stream.with_view(text))
         writer = frame.writeStream.foreachBatch(landing).option("checkpointLocation", place)
         # One batch for all new rows, because a refresh is one commit.
         query = writer.trigger(once=True).start()

@@ -119,7 +119,11 @@ def define(
     refuse_unstable(name, chosen.logical_mode, analysis)
     try:
         fitted = shape(
-            statement, analysis.schema, analysis.expanded_query, strict=strict_names(setting)
+            statement,
+            analysis.schema,
+            analysis.expanded_query,
+            strict=strict_names(setting),
+            change_key=analysis.key,
         )
     except ServerError as problem:
         raise _in_clause(problem, text) from problem.__cause__

@@ -59,10 +59,12 @@ def shape(
     expanded_query: str,
     *,
     strict: bool = False,
+    change_key: tuple[str, ...] = (),
 ) -> Shape:
     """Match declared columns, keys and partitions to the columns of the query.
 
-    ``strict`` rejects duplicate output names instead of numbering them.
+    ``strict`` rejects duplicate output names instead of numbering them. ``change_key`` has the
+    columns by which changes are applied; they are the primary key.
 
     :raises ServerError: the codes of checks V1 to V9; MT_QUERY_UNSUPPORTED for types
         that cannot be stored, MT_PARTITION_UNSUPPORTED for invalid partition types.
@@ -76,7 +78,8 @@ def shape(
     elif statement.columns:
         schema, query = _declared_schema(statement, schema, query)
     refuse_unstorable(schema)
-    schema, key = with_primary_key(statement.primary_key, schema, answered)
+    clause = _key_of_changes(statement.primary_key, change_key)
+    schema, key = with_primary_key(clause, schema, answered)
     partitions = _partition_keys(statement.partition_keys, schema)
     check_formatters(statement.options, partitions, schema)
     return Shape(schema=schema, expanded_query=query, partition_keys=partitions, primary_key=key)
@@ -244,6 +247,24 @@ def castable(source: str, target: str) -> bool:
         and order.index(start.kind) < order.index(end.kind)
         for order in (_WIDENING, _TEXTS, _MOMENTS)
     )
+
+
+def _key_of_changes(
+    clause: PrimaryKeyClause | None, change_key: tuple[str, ...]
+) -> PrimaryKeyClause | None:
+    """Return the primary key, which is that of the changes if the query reads some.
+
+    :raises ServerError: NOT_SUPPORTED if another one was declared.
+    """
+    if not change_key:
+        return clause
+    if clause is None:
+        return PrimaryKeyClause(columns=change_key)
+    if {name.lower() for name in clause.columns} != {name.lower() for name in change_key}:
+        shown = ", ".join(change_key)
+        what = f"A primary key other than ({shown}), by which the query's changes are applied,"
+        raise error(Code.NOT_SUPPORTED, what=what, hint=f"Write PRIMARY KEY ({shown}).")
+    return clause
 
 
 def with_primary_key(
