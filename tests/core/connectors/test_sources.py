@@ -126,7 +126,7 @@ FILES = "'connector' = 'filesystem', 'path' = '/in'"
         ("a INT", FILES, "format is missing"),
         ("a INT", "'connector' = 'filesystem', 'format' = 'json'", "path is missing"),
         ("a INT", f"{FILES}, 'format' = 'jsn'", "format cannot be jsn; did you mean json?"),
-        ("a INT", f"{FILES}, 'format' = 'debezium-json'", "its rows are changes by key"),
+        ("a INT", f"{FILES}, 'format' = 'debezium-json'", "its records are changes by key"),
         ("a INT", f"{FILES}, 'format' = 'json', 'json.ignore-errors' = 'true'", "did you mean"),
         (
             "a INT",

@@ -10,9 +10,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.core.connectors.changes import DELETED, SEQUENCE
+from tidegate_server.core.errors import Code, error
+from tidegate_server.core.model.names import visible_name
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.incremental.apply import apply, consolidate
-from tidegate_server.engine.storage.base import TableFormat, Written
+from tidegate_server.engine.storage.base import DiffMismatchError, TableFormat, Written
 from tidegate_server.engine.storage.commit_record import CommitRecord
 from tidegate_server.engine.storage.exact import WEIGHT, column_named
 
@@ -35,7 +37,8 @@ def upsert(
     :param base: the version of the last refresh, after which the events happened; None for the
         first refresh.
     :raises ServerError: as :meth:`TableFormat.ingest` and
-        :func:`~tidegate_server.engine.incremental.apply.apply`.
+        :func:`~tidegate_server.engine.incremental.apply.apply`; MT_STREAM_UNSUPPORTED if the rows
+        cannot be compared, or were changed by something other than a refresh.
     """
     named = events.toDF(*order.columns, DELETED, SEQUENCE)
     newest = named.groupBy(*map(column_named, key)).agg(
@@ -55,5 +58,13 @@ def upsert(
     )
     weight = F.lit(1).cast("bigint")
     diff = present.withColumn(WEIGHT, weight).unionAll(replaced.withColumn(WEIGHT, -weight))
-    done = consolidate(format, order, diff, record.frozen_at)
-    return apply(spark, format, order, done, record, base=base)
+    try:
+        done = consolidate(format, order, diff, record.frozen_at)
+        return apply(spark, format, order, done, record, base=base)
+    except DiffMismatchError as mismatch:
+        raise error(
+            Code.MT_STREAM_UNSUPPORTED,
+            what="Changing rows by their key",
+            table=str(visible_name(order.name)),
+            hint=f"{mismatch}. To start over, drop the table and create it again.",
+        ) from mismatch
