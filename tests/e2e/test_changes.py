@@ -139,6 +139,13 @@ def test_a_compacted_topic_is_a_table_by_its_key(changing: Server, broker: str) 
     ):
         with pytest.raises(tidegate.Error, match=words):
             run_as(changing, "carl", f"CREATE MATERIALIZED TABLE q AS {query}")
+    with pytest.raises(tidegate.Error, match="An INSERT of changes"):
+        run_as(
+            changing,
+            "carl",
+            "CREATE TABLE target (id INT) USING delta",
+            "INSERT INTO target SELECT id FROM prices",
+        )
     with pytest.raises(tidegate.Error, match="A primary key other than"):
         run_as(
             changing,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidegate_server.core.connectors import options
@@ -40,6 +40,8 @@ class ChangeFormat:
     """The kinds of changes after which the row is there."""
     several: bool = False
     """Whether ``rows`` is an array."""
+    texts: bool = False
+    """Whether all values of rows are texts, also numbers."""
     options: Mapping[str, options.Parse] = field(default_factory=dict)
 
 
@@ -63,6 +65,7 @@ FORMATS: Mapping[str, ChangeFormat] = {
         deletes=("DELETE",),
         others=("INSERT", "UPDATE"),
         several=True,
+        texts=True,
         options={"database.include": options.text, "table.include": options.text},
     ),
     "maxwell-json": ChangeFormat(
@@ -113,6 +116,8 @@ def change_events(
         key.removeprefix(start): value
         for key, value in options.read_options(own, known, {}, {}).table.items()
     }
+    if format.texts:
+        columns = [replace(each, type="STRING") for each in columns]
     row = f"STRUCT<{schema_of(columns)}>"
     schema = format.schema.replace("{row}", row)
     place = "_value"

@@ -52,12 +52,16 @@ def reads_stream(child: Child, text: str) -> bool:
 def analyze_insert(child: Child, request: AnalyzeInsert, format: TableFormat) -> InsertAnalyzed:
     """Analyze an INSERT whose query reads a stream.
 
-    :raises ServerError: MT_STREAM_* for an unsupported query; NOT_SUPPORTED if the target is no
-        Delta table.
+    :raises ServerError: MT_STREAM_* for an unsupported query; NOT_SUPPORTED if it reads changes, or
+        the target is no Delta table.
     :raises pyspark.errors.AnalysisException: if the rows do not fit into the target.
     """
     with child.lock:
         analysis = _analyze_query(child.spark, request.sql, format)
+        if analysis.key:
+            what = "An INSERT of changes, which would add a row for each,"
+            hint = "Create a materialized table over them, which applies them by their key."
+            raise error(Code.NOT_SUPPORTED, what=what, hint=hint)
         place = current_place(child.spark)
         target = qualify(request.target, place.catalog, place.schema)
         listed = f" ({', '.join(map(quote_identifier, request.columns))})"
