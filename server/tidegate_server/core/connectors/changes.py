@@ -197,7 +197,9 @@ def events_query(text: str) -> str:
 def change_key(text: str) -> tuple[str, ...]:
     """Return the key of the table whose events a query reads; empty for other queries."""
     mark = _MARK.search(text)
-    return tuple(part.replace("``", "`") for part in _PART.findall(mark["key"])) if mark else ()
+    if mark is None or DELETED not in text:
+        return ()
+    return tuple(part.replace("``", "`") for part in _PART.findall(mark["key"]))
 
 
 def show_events(text: str) -> str:

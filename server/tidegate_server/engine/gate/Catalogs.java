@@ -142,7 +142,7 @@ public class Catalogs {
 
     boolean isReady() {
       Loaded now = loaded;
-      return now != null && now.failure == null;
+      return isAlias() || now != null && now.failure == null;
     }
 
     CatalogPlugin catalog() {
@@ -152,6 +152,7 @@ public class Catalogs {
 
     String state() {
       Loaded now = loaded;
+      if (isAlias()) return "READY" + FIELD;
       if (now == null) return "UNUSED" + FIELD;
       return now.failure == null ? "READY" + FIELD : "FAILED" + FIELD + now.failure;
     }
