@@ -90,6 +90,8 @@ def test_lines_are_texts() -> None:
     found = sink("a STRING", f"{FILES}, 'format' = 'raw', 'raw.charset' = 'ISO-8859-1'")
     assert found["format"] == "text"
     assert found["expressions"] == ["CAST(encode(`a`, 'ISO-8859-1') AS STRING) AS `value`"]
+    text = query("a STRING", f"{FILES}, 'format' = 'raw', 'raw.charset' = 'ISO-8859-1'")
+    assert "CAST(decode(CAST(value AS BINARY), 'ISO-8859-1') AS STRING) AS `a`" in text
     found = sink("a BYTES, d INT", f"{FILES}, 'format' = 'raw'", "PARTITIONED BY (d)")
     assert found["expressions"] == ["CAST(`a` AS STRING) AS `value`", "`d` AS `d`"]
 
@@ -120,6 +122,8 @@ def test_records_have_keys_values_and_headers() -> None:
         "a INT, h MAP<STRING, BYTES> METADATA FROM 'headers' VIRTUAL", f"{KAFKA}, 'format' = 'csv'"
     )
     assert virtual["columns"] == "`a` INT"
+    timed = sink("a INT, at TIMESTAMP METADATA FROM 'timestamp'", f"{KAFKA}, 'format' = 'csv'")
+    assert timed["expressions"][1] == "unix_millis(CAST(`at` AS TIMESTAMP)) AS timestamp"
 
 
 def test_rows_are_printed_as_flink_prints_them() -> None:
@@ -163,18 +167,12 @@ def test_a_stream_of_files_needs_them() -> None:
     ("columns", "options", "before", "said"),
     [
         ("a INT", f"{FILES}, 'format' = 'orc'", "PARTITIONED BY (a)", "all of its columns"),
-        (
-            "a STRING",
-            f"{FILES}, 'format' = 'raw', 'raw.charset' = 'UTF-16'",
-            "",
-            "the lines of its files would not be in UTF-16",
-        ),
         ("a INT", f"{TWO}, 'format' = 'csv'", "", "several topics"),
         (
             f"a INT, h {HEADERS}, i {HEADERS}",
             f"{KAFKA}, 'format' = 'csv'",
             "",
-            "several of its columns",
+            "several of its columns are the same metadata",
         ),
         ("a INT", "'connector' = 'datagen'", "", "its rows are generated"),
     ],
@@ -186,7 +184,9 @@ def test_some_tables_are_only_read(columns: str, options: str, before: str, said
 
 def test_views_of_other_kinds_are_not_judged() -> None:
     assert refused_insert("SELECT 1", {}) is None
-    assert refused_insert("SELECT /* connector=kafka {no json} */ 1", {}) is None
+    for forged in ("{no json}", "{} }", '{"path": null, "columns": "a INT"}'):
+        text = f"SELECT /* connector=kafka {forged} */ 1"
+        assert refused_insert(text, {}) == "the comment in its view is not the server's"
     earlier = "it was created by an earlier version: create it again"
     assert refused_insert("SELECT 1 FROM read_files()", {"connector": "filesystem"}) == earlier
     assert refused_insert("SELECT /* connector=kafka */ 1", {}) == earlier
@@ -198,6 +198,11 @@ def test_views_of_other_kinds_are_not_judged() -> None:
     ("columns", "options", "said"),
     [
         ("a INT", "'connector' = 'print', 'standard-error' = 'true'", "print.log"),
+        (
+            "a STRING",
+            f"{FILES}, 'format' = 'raw', 'raw.charset' = 'UTF-16'",
+            "raw.charset of files is one of US-ASCII, ISO-8859-1, UTF-8, not UTF-16",
+        ),
         ("a INT", "'connector' = 'print', 'print-identifer' = 'x'", "print-identifier?"),
         ("a INT", "'connector' = 'blackhole', 'print-identifier' = 'x'", "not one of its options"),
         ("a INT, o INT METADATA", "'connector' = 'blackhole'", "o has METADATA"),

@@ -13,7 +13,7 @@ from tidegate_server.core.connectors.columns import ConnectorTable, select
 from tidegate_server.core.connectors.formats import read_format, require_text, schema_of
 from tidegate_server.core.connectors.options import OptionError
 from tidegate_server.core.connectors.readers import MISSING, call_of
-from tidegate_server.core.connectors.sinks import files_sink, marked
+from tidegate_server.core.connectors.sinks import files_sink, line_sql, marked
 from tidegate_server.core.model.names import quote_identifier
 
 _OPTIONS: Mapping[str, options.Parse] = {
@@ -65,7 +65,7 @@ def files_view(table: ConnectorTable) -> str:
     rows = [each for each in fields if each.name.lower() not in keys]
     require_text(format, rows)
     if format.name == "raw":
-        values = {rows[0].name: f"CAST(value AS {rows[0].type})"}
+        values = {rows[0].name: f"CAST({line_sql(format)} AS {rows[0].type})"}
         values |= {
             each.name: f"CAST({quote_identifier(each.name)} AS {each.type})"
             for each in fields

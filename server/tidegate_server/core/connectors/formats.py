@@ -110,14 +110,9 @@ def _csv(given: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _raw(given: Mapping[str, Any]) -> dict[str, str]:
-    return {"encoding": given["charset"]} if "charset" in given else {}
-
-
 _SPARK_OPTIONS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, str]]] = {
     "json": _json,
     "csv": _csv,
-    "raw": _raw,
 }
 _OPTIONS: Mapping[str, Mapping[str, options.Parse]] = {
     "json": {

@@ -15,7 +15,14 @@ from tidegate_server.core.connectors.columns import ConnectorColumn, ConnectorTa
 from tidegate_server.core.connectors.formats import Decoded, Format, decode, read_format
 from tidegate_server.core.connectors.options import OptionError
 from tidegate_server.core.connectors.readers import call_of
-from tidegate_server.core.connectors.sinks import Sink, Unwritable, encoded, kafka_sink, marked
+from tidegate_server.core.connectors.sinks import (
+    WRITABLE,
+    Sink,
+    Unwritable,
+    encoded,
+    kafka_sink,
+    marked,
+)
 from tidegate_server.core.model.secrets import is_sensitive
 
 _SERVERS = "properties.bootstrap.servers"
@@ -247,9 +254,10 @@ def _metadata(key: str) -> str:
 def _sink(table: ConnectorTable, given: Mapping[str, Any]) -> Sink | Unwritable:
     if "topic" not in given or ";" in given["topic"]:
         return Unwritable(reason="it has several topics, or a pattern of them")
-    written = [each for each in table.columns if each.metadata == "headers" and not each.virtual]
-    if len(written) > 1:
-        return Unwritable(reason="several of its columns are the headers")
+    written = [each for each in table.columns if each.metadata in WRITABLE and not each.virtual]
+    by_key = {each.metadata or "": each.name for each in written}
+    if len(by_key) < len(written):
+        return Unwritable(reason="several of its columns are the same metadata")
     keys, values = _key_columns(table, given), _value_columns(table, given)
     prefix = given.get("key.fields-prefix", "")
     servers = {"kafka.bootstrap.servers": given[_SERVERS], "topic": given["topic"].strip()}
@@ -262,6 +270,6 @@ def _sink(table: ConnectorTable, given: Mapping[str, Any]) -> Sink | Unwritable:
         tuple(each for each in table.columns if each in table.fields or each in written),
         encoded(_key_format(table), keys, prefix=prefix) if keys else None,
         encoded(_value_format(table, given), values),
-        written[0].name if written else None,
+        by_key,
         {**servers, **properties},
     )

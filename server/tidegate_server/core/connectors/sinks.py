@@ -22,8 +22,12 @@ _MARK = re.compile(r"SELECT /\* connector=([a-z]+) (?:(\{.*?\}) )?\*/ ", re.DOTA
 _GLOB = re.compile(r"[\[{*?\\]")
 _TIMES = (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_NTZ)
 _LOCAL = "TIMESTAMP_LTZ"
-_LINES = ("US-ASCII", "ASCII", "ISO-8859-1", "LATIN1", "UTF-8", "UTF8")
+_LINES = ("US-ASCII", "ISO-8859-1", "UTF-8")
 """Charsets in which the end of a line is one byte."""
+
+
+WRITABLE = ("headers", "timestamp")
+"""The metadata of records that an INSERT writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +94,13 @@ def mark_of(query: str) -> Mark | None:
     try:
         said = json.loads(found[2] or "{}")
     except ValueError:
-        return None  # a comment of the user's own
-    refused = said.get("refused", "")
-    if "columns" not in said and not refused:
+        said = {"path": None}
+    path, refused = said.get("path", ""), said.get("refused", "")
+    if not isinstance(path, str) or not isinstance(refused, str):
+        path, refused = "", "the comment in its view is not the server's"
+    elif "columns" not in said and not refused:
         refused = "it was created by an earlier version: create it again"
-    return Mark(connector=found[1], path=said.get("path", ""), refused=refused)
+    return Mark(connector=found[1], path=path, refused=refused)
 
 
 def _ddl(columns: tuple[ConnectorColumn, ...]) -> str:
@@ -120,13 +126,9 @@ def files_sink(
     rows = tuple(each for each in fields if each.name.lower() not in folded)
     if not rows:
         return Unwritable(reason="all of its columns are in the names of directories")
-    try:
-        values = {each.name: _field_sql(each, format) for each in rows}
-        if format.name == "raw":
-            [column] = rows
-            values = {"value": f"CAST({_raw_sql(column, format, lines=True)} AS STRING)"}
-    except OptionError as error:
-        return Unwritable(reason=str(error))
+    values = {each.name: _field_sql(each, format) for each in rows}
+    if format.name == "raw":
+        values = {"value": f"CAST({_raw_sql(rows[0], format)} AS STRING)"}
     keys = tuple(names[each.lower()] for each in partitions)
     values |= {each: quote_identifier(each) for each in keys}
     return Sink(
@@ -150,14 +152,25 @@ def _field_sql(column: ConnectorColumn, format: Format) -> str:
     return f"replace({text}, ' ', 'T')" if format.iso else text
 
 
-def _raw_sql(column: ConnectorColumn, format: Format, *, lines: bool) -> str:
+def _raw_sql(column: ConnectorColumn, format: Format) -> str:
     """Return SQL for the bytes of a value in the format raw."""
     name, charset = quote_identifier(column.name), format.given.get("charset", "UTF-8")
     if parse_type(column.type).kind is TypeKind.BINARY:
         return name
-    if lines and charset.upper() not in _LINES:
-        raise OptionError(f"the lines of its files would not be in {charset}")
     return f"encode({name}, {quote_literal(charset)})"
+
+
+def line_sql(format: Format) -> str:
+    """Return SQL for a line that is read in the format raw, from Spark's column ``value``.
+
+    :raises OptionError: if the end of a line is more than one byte in the charset.
+    """
+    charset = format.given.get("charset")
+    if charset is None:
+        return "value"
+    if charset.upper() not in _LINES:
+        raise OptionError(f"raw.charset of files is one of {', '.join(_LINES)}, not {charset}")
+    return f"decode(CAST(value AS BINARY), {quote_literal(charset)})"
 
 
 # ---- records -----------------------------------------------------------------------------------
@@ -169,7 +182,7 @@ def encoded(format: Format, columns: list[ConnectorColumn], *, prefix: str = "")
     :param prefix: what the names of the columns have before those of the fields.
     """
     if format.name == "raw":
-        return _raw_sql(columns[0], format, lines=False)
+        return _raw_sql(columns[0], format)
     fields = ", ".join(
         f"{quote_literal(each.name.removeprefix(prefix))}, {_field_sql(each, format)}"
         for each in columns
@@ -184,19 +197,22 @@ def kafka_sink(
     columns: tuple[ConnectorColumn, ...],
     key: str | None,
     value: str,
-    headers: str | None,
+    metadata: Mapping[str, str],
     options: Mapping[str, str],
 ) -> Sink:
     """Return how records are written.
 
     :param key: SQL for the key of a record; None without one.
-    :param headers: the column with the headers, a map; None without one.
+    :param metadata: columns by the keys of :data:`WRITABLE`.
     """
     expressions = [f"{value} AS value"]
     if key is not None:
         expressions.append(f"{key} AS key")
-    if headers is not None:
-        name = quote_identifier(headers)
+    if "timestamp" in metadata:
+        name = quote_identifier(metadata["timestamp"])
+        expressions.append(f"unix_millis(CAST({name} AS TIMESTAMP)) AS timestamp")
+    if "headers" in metadata:
+        name = quote_identifier(metadata["headers"])
         pair = "named_struct('key', CAST(e.key AS STRING), 'value', CAST(e.value AS BINARY))"
         expressions.append(f"transform(map_entries({name}), e -> {pair}) AS headers")
     return Sink(columns=columns, expressions=tuple(expressions), options=options)

@@ -1,5 +1,6 @@
 package tidegate;
 
+import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;
@@ -33,6 +34,7 @@ import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
 import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogManager;
@@ -75,9 +77,12 @@ public class ConnectorSinks {
   /** The names of the functions that expressions may call. */
   static final Set FUNCTIONS =
       new HashSet(Arrays.asList(new String[] {
-          "array", "array_join", "concat", "decode", "encode", "map", "map_entries", "named_struct",
-          "replace", "struct", "to_csv", "to_json", "transform"}));
-  static final ObjectMapper JSON = new ObjectMapper();
+          "array", "array_join", "concat", "encode", "map", "map_entries", "named_struct",
+          "replace", "to_csv", "to_json", "transform", "unix_millis"}));
+  static final TreeNodeTag ASKED = new TreeNodeTag("tidegate.sink");
+  /** As strict as what reads it in Python, so that both see the same path. */
+  static final ObjectMapper JSON =
+      new ObjectMapper().enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS);
 
   /** Returns what builds the rule that replaces the targets, for each session. */
   public Object targets() {
@@ -150,6 +155,9 @@ public class ConnectorSinks {
 
     private LogicalPlan inserted(InsertIntoStatement node) {
       if (!(node.table() instanceof UnresolvedRelation)) return node;
+      // The rules run until nothing changes; the metastore is asked once.
+      if (node.table().getTagValue(ASKED).isDefined()) return node;
+      node.table().setTagValue(ASKED, Boolean.TRUE);
       scala.collection.immutable.Seq name =
           ((UnresolvedRelation) node.table()).multipartIdentifier();
       CatalogTable view = view(name);
@@ -229,12 +237,19 @@ public class ConnectorSinks {
       }
       partitions = texts(at(said, "partitions"));
       format = at(said, "format").asText();
-      path = at(said, "path").asText();
+      path = at(said, "path").isTextual() ? at(said, "path").asText() : "";
+      Set folded = new HashSet();
       Iterator given = at(said, "options").fieldNames();
       while (given.hasNext()) {
         String key = (String) given.next();
+        // What is checked would not be what Spark uses.
+        if (!folded.add(key.toLowerCase(Locale.ROOT))) throw new SecurityException(key);
         options.put(key, at(at(said, "options"), key).asText());
       }
+      boolean placed = connector.equals("kafka")
+          ? options.containsKey("kafka.bootstrap.servers") && options.containsKey("topic")
+          : connector.equals("filesystem") != path.isEmpty();
+      if (!placed) throw new SecurityException(connector);
       scala.collection.Iterator parts = partition.iterator();
       while (parts.hasNext()) {
         scala.Tuple2 part = (scala.Tuple2) parts.next();
@@ -354,16 +369,101 @@ public class ConnectorSinks {
     }
 
     private void produce(Dataset rows) {
-      CreatableRelationProvider kafka;
+      Class source = DataSource.lookupDataSource("kafka", sink.session.sessionState().conf());
       try {
-        kafka = (CreatableRelationProvider) DataSource.lookupDataSource(
-            "kafka", sink.session.sessionState().conf()).newInstance();
-      } catch (InstantiationException failed) {
-        throw new IllegalStateException(failed);
-      } catch (IllegalAccessException failed) {
-        throw new IllegalStateException(failed);
+        if (Arrays.asList(rows.columns()).contains("timestamp")) {
+          new Records(source.getClassLoader(), sink.options).write(rows);
+          return;
+        }
+        CreatableRelationProvider kafka = (CreatableRelationProvider) source.newInstance();
+        kafka.createRelation(
+            sink.session.sqlContext(), SaveMode.Append, scalaMap(sink.options), rows);
+      } catch (Exception failed) {
+        Platform.throwException(failed);
       }
-      kafka.createRelation(sink.session.sqlContext(), SaveMode.Append, scalaMap(sink.options), rows);
+    }
+  }
+
+  /**
+   * Writes records with their times, which Spark's writer does not set, from the driver. The classes
+   * of Kafka are there only with engine.kafka.
+   */
+  static class Records {
+    static final String KAFKA = "org.apache.kafka.";
+    /** How many records are sent before it is checked that they have arrived. */
+    static final int PENDING = 10000;
+
+    private final ClassLoader classes;
+    private final Map options;
+
+    Records(ClassLoader classes, Map options) {
+      this.classes = classes;
+      this.options = options;
+    }
+
+    void write(Dataset rows) throws Exception {
+      Class serializer = classes.loadClass(KAFKA + "common.serialization.Serializer");
+      Class bytes = classes.loadClass(KAFKA + "common.serialization.ByteArraySerializer");
+      Class type = classes.loadClass(KAFKA + "clients.producer.KafkaProducer");
+      Class recorded = classes.loadClass(KAFKA + "clients.producer.ProducerRecord");
+      Map settings = new HashMap();
+      for (Object one : options.entrySet()) {
+        Map.Entry option = (Map.Entry) one;
+        String key = (String) option.getKey();
+        if (key.startsWith("kafka.")) settings.put(key.substring(6), option.getValue());
+      }
+      Object producer = type
+          .getConstructor(new Class[] {Map.class, serializer, serializer})
+          .newInstance(new Object[] {settings, bytes.newInstance(), bytes.newInstance()});
+      try {
+        java.lang.reflect.Method send = type.getMethod("send", new Class[] {recorded});
+        List pending = new ArrayList();
+        Iterator all = rows.toLocalIterator();
+        while (all.hasNext()) {
+          Object record = record(recorded, (org.apache.spark.sql.Row) all.next());
+          pending.add(send.invoke(producer, new Object[] {record}));
+          if (pending.size() == PENDING || !all.hasNext()) {
+            for (Object one : pending) ((java.util.concurrent.Future) one).get();
+            pending.clear();
+          }
+        }
+      } finally {
+        type.getMethod("close", new Class[0]).invoke(producer, new Object[0]);
+      }
+    }
+
+    private Object record(Class type, org.apache.spark.sql.Row row) throws Exception {
+      Class[] fields = new Class[] {
+          String.class, Integer.class, Long.class, Object.class, Object.class, Iterable.class};
+      return type.getConstructor(fields).newInstance(new Object[] {
+          options.get("topic"), null, field(row, "timestamp"), bytes(field(row, "key")),
+          bytes(field(row, "value")), headers(field(row, "headers"))});
+    }
+
+    /** Returns the headers in an array of structs; null without any. */
+    private List headers(Object given) throws Exception {
+      if (given == null) return null;
+      Class type = classes.loadClass(KAFKA + "common.header.internals.RecordHeader");
+      List found = new ArrayList();
+      for (Object one : CollectionConverters.asJava((scala.collection.Seq) given)) {
+        org.apache.spark.sql.Row header = (org.apache.spark.sql.Row) one;
+        found.add(type
+            .getConstructor(new Class[] {String.class, byte[].class})
+            .newInstance(new Object[] {header.get(0), header.get(1)}));
+      }
+      return found;
+    }
+
+    private static Object field(org.apache.spark.sql.Row row, String name) {
+      int index = Arrays.asList(row.schema().fieldNames()).indexOf(name);
+      return index < 0 ? null : row.get(index);
+    }
+
+    private static byte[] bytes(Object value) {
+      if (value instanceof String) {
+        return ((String) value).getBytes(java.nio.charset.StandardCharsets.UTF_8);
+      }
+      return (byte[]) value;
     }
   }
 

@@ -164,7 +164,8 @@ def _as_written(
     mark = mark_of(found[0])
     if mark is None or not mark.path:
         return None
-    return PathTarget(action=target.action, path=mark.path, below=True, at=target.at)
+    deletes = target.form == "OVERWRITE"
+    return PathTarget(action=target.action, path=mark.path, below=deletes, at=target.at)
 
 
 def _check_schema(spark: SparkSession, name: tuple[str, ...]) -> None:
