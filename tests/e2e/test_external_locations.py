@@ -145,6 +145,65 @@ def test_a_table_over_files_is_read_with_the_rights_of_its_owner(
     assert "SELECT on view" in refused(server, "eve", "SELECT * FROM ann.over")
 
 
+def test_a_connectors_table_is_written_with_the_rights_of_its_owner(
+    server: Server, files: Path
+) -> None:
+    create = "CREATE {} TABLE {} (id INT) WITH ('connector' = 'filesystem', 'path' = '{}/{}', "
+    create += "'format' = 'json')"
+    insert = "INSERT INTO {} VALUES (1)"
+    for user in ("ann", "carl"):
+        run_as(
+            server,
+            user,
+            create.format("", f"{user}.sunk", files, f"of_{user}"),
+            f"GRANT MODIFY ON VIEW {user}.sunk TO USER eve",
+            "CREATE TABLE nothing (id INT) WITH ('connector' = 'blackhole')",
+            "INSERT INTO nothing VALUES (1)",
+            "DROP TABLE nothing",
+        )
+    run_as(server, "eve", insert.format("ann.sunk"), "INSERT OVERWRITE ann.sunk SELECT 2")
+    assert run_as(server, "ann", "SELECT * FROM ann.sunk") == [(2,)]
+    assert "SELECT on view" in refused(server, "eve", "SELECT * FROM ann.sunk")
+    assert "MODIFY on view" in refused(server, "bob", insert.format("ann.sunk"))
+    run_as(server, "bob", create.format("", "bob.sunk", files, "of_bob"))
+    assert "WRITE FILES on external location" in refused(server, "bob", insert.format("bob.sunk"))
+    temporary = create.format("TEMPORARY", "t", files, "of_bob")
+    with pytest.raises(tidegate.Error, match="WRITE FILES on external location"):
+        run_as(server, "bob", temporary, insert.format("t"))
+    assert not (files / "of_bob").exists()
+    run_as(server, "carl", create.format("TEMPORARY", "t", files, "of_carl"), insert.format("t"))
+    run_as(server, "root", "REVOKE WRITE FILES ON EXTERNAL LOCATION landing FROM USER carl")
+    refused(server, "eve", insert.format("carl.sunk"))
+    run_as(server, "root", "GRANT ALL ON EXTERNAL LOCATION landing TO USER carl")
+    run_as(server, "eve", insert.format("carl.sunk"))
+    run_as(
+        server,
+        "ann",
+        f"CREATE TABLE ann.t USING delta LOCATION '{files}/anns' AS SELECT 'hush' AS a",
+        "GRANT SELECT ON TABLE ann.t TO USER carl",
+        "GRANT ALTER ON VIEW ann.sunk TO USER carl",
+    )
+    over = create.format("", "carl.over", files, "anns/in")
+    said = refused(server, "carl", over, insert.format("carl.over"))
+    assert "ownership on table spark_catalog.ann.t" in said
+    forged = {
+        "kafka": '"options": {"kafka.bootstrap.servers": "b:1", "topic": "t"}',
+        "filesystem": f'"path": "{files}/of_ann", "format": "parquet", "options": {{"fs.x": "y"}}',
+    }
+    for connector, what in (("kafka", "kafka://b:1/t"), ("filesystem", "property fs.x")):
+        said = f'"connector": "{connector}", "columns": "id INT", "expressions": ["id"]'
+        text = f"SELECT /* connector={connector} {{{said}, {forged[connector]}}} */ 1 AS id"
+        view = f"CREATE OR REPLACE VIEW ann.forged AS {text}"
+        assert what in refused(server, "ann", view, insert.format("ann.forged"))
+        assert "ownership on view" in refused(server, "carl", f"ALTER VIEW ann.sunk AS {text}")
+    for user in ("ann", "bob", "carl"):
+        run_as(server, user, f"DROP TABLE {user}.sunk")
+    run_as(server, "ann", "DROP TABLE ann.t", "DROP VIEW ann.forged")
+    run_as(server, "carl", "DROP TABLE carl.over")
+    for name in ("of_ann", "of_carl", "anns"):
+        shutil.rmtree(files / name)
+
+
 def test_a_delta_table_is_read_and_changed_by_its_path(server: Server, files: Path) -> None:
     name = f"delta.`{files}/delta`"
     run_as(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import tidegate
 from tests.support.fixtures.kafka import produce
 from tests.support.fixtures.server import StartServer, named_rows
 from tests.support.full_run import FULL
@@ -41,9 +42,43 @@ def test_a_topic_is_taken_in_across_a_restart(start_server: StartServer, broker:
         " FROM topic WHERE part IN (0, 1)",
     )
     assert found == {"ns": 5, "first": 0, "new": True}
+    keyed = (
+        "CREATE TABLE {} (k_id INT, text STRING, at TIMESTAMP(3), h MAP<STRING, BYTES> METADATA "
+        "FROM 'headers', part INT METADATA FROM 'partition') WITH ('connector' = 'kafka', 'topic' "
+        f"= 'sunk', 'properties.bootstrap.servers' = '{broker}', 'key.format' = 'json', "
+        "'key.fields' = 'k_id', 'key.fields-prefix' = 'k_', 'value.fields-include' = 'EXCEPT_KEY', "
+        "'value.format' = '{}')"
+    )
+    named_rows(
+        server,
+        keyed.format("sunk", "json"),
+        keyed.format("csvs", "csv").replace("'sunk'", "'csvs'"),
+        "INSERT INTO sunk VALUES (1, 'a', TIMESTAMP '2026-01-01 01:02:03.5', map('x', X'ff')), "
+        "(2, NULL, NULL, NULL)",
+        "INSERT INTO csvs BY NAME SELECT n AS k_id, 'it,s' AS text FROM topic",
+    )
+    with pytest.raises(tidegate.Error, match="does not support truncate"):
+        named_rows(server, "INSERT OVERWRITE sunk VALUES (1, 'a', NULL, NULL)")
+    rows = named_rows(server, "SELECT k_id, text, CAST(at AS STRING) AS at, h FROM sunk ORDER BY 1")
+    assert rows[0] == {"k_id": 1, "text": "a", "at": "2026-01-01 01:02:03.5", "h": {"x": "/w=="}}
+    assert rows[1] == {"k_id": 2, "text": None, "at": None, "h": None}
+    named_rows(
+        server,
+        "CREATE TABLE timed (n INT, h MAP<STRING, BYTES> METADATA FROM 'headers', at TIMESTAMP "
+        "METADATA FROM 'timestamp') WITH ('connector' = 'kafka', 'topic' = 'timed', 'format' = "
+        f"'csv', 'properties.bootstrap.servers' = '{broker}')",
+        "INSERT INTO timed VALUES (1, map('x', X'ff'), TIMESTAMP '2026-01-01 01:02:03.5'), "
+        "(2, NULL, NULL)",
+    )
+    seen = "n, h, IF(at > now() - INTERVAL 1 HOUR, 'now', CAST(at AS STRING)) AS at"
+    rows = named_rows(server, f"SELECT {seen} FROM timed ORDER BY n")
+    assert rows[0] == {"n": 1, "h": {"x": "/w=="}, "at": "2026-01-01 01:02:03.5"}
+    assert rows[1] == {"n": 2, "h": None, "at": "now"}
+    rows = named_rows(server, "SELECT k_id, text, h FROM csvs ORDER BY k_id")
+    assert rows == [{"k_id": n, "text": "it,s", "h": None} for n in range(5)]
     texts = (
         f"SELECT CAST(value AS STRING) FROM read_kafka(bootstrapServers => '{broker}', "
-        "subscribePattern => 'n', endingOffsets => 'latest')"
+        "subscribePattern => '^n$', endingOffsets => 'latest')"
     )
     assert len(named_rows(server, texts)) == 5
     copied = "SELECT n FROM copied ORDER BY n"

@@ -26,6 +26,7 @@ from tidegate_server.engine.jvm.session import (
     warm_up_more,
 )
 from tidegate_server.engine.lifetime import Lifetime
+from tidegate_server.engine.query.connector_sinks import install_connector_sinks
 from tidegate_server.engine.query.flink_functions import install_flink_functions
 from tidegate_server.engine.query.table_readers import install_table_readers
 from tidegate_server.engine.results.spool import Spool
@@ -69,6 +70,7 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
     install_flink_functions(spark)
     install_table_readers(spark)
     install_gate(spark)
+    install_connector_sinks(spark)  # the gate sees the names in a statement first
     lifetime.handle_signals()  # again, since PySpark has just installed its own SIGINT handler
     lifetime.watch_jvm(spark)
     end_without_memory(spark)

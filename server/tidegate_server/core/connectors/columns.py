@@ -18,6 +18,8 @@ class ConnectorColumn:
     expression: str = ""
     metadata: str | None = None
     """The key of what the source says of a row; None for a column of the row itself."""
+    virtual: bool = False
+    """Whether it is only read."""
     nullable: bool = True
     comment: str | None = None
 

@@ -57,6 +57,25 @@ class Format:
         """Spark's name of it, for files."""
         return "text" if self.name == "raw" else self.name
 
+    @property
+    def iso(self) -> bool:
+        """Whether times have a T between date and time."""
+        return bool(self.given.get("timestamp-format.standard") == "ISO-8601")
+
+    def writer_options(self) -> dict[str, str]:
+        """Return Spark's options for writing files and records, as Flink writes them."""
+        if self.name not in ("json", "csv"):
+            return {}
+        between = "'T'" if self.iso else " "
+        time = f"yyyy-MM-dd{between}HH:mm:ss[.SSSSSS]"
+        found = {"timestampFormat": f"{time}'Z'", "timestampNTZFormat": time, "timeZone": "UTC"}
+        if self.name == "json":
+            ignored = self.given.get("encode.ignore-null-fields", False)
+            return {**found, "ignoreNullFields": str(ignored).lower()}
+        kept = ("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace")
+        own = {key: value for key, value in _csv(self.given).items() if key != "comment"}
+        return {**found, **dict.fromkeys(kept, "false"), **own}
+
     def spark_options(self) -> dict[str, str]:
         """Return Spark's options for reading files."""
         found = _SPARK_OPTIONS[self.name](self.given) if self.name in _SPARK_OPTIONS else {}
@@ -81,6 +100,8 @@ def _csv(given: Mapping[str, Any]) -> dict[str, str]:
         "null-literal": "nullValue",
     }
     found = {names[key]: value for key, value in given.items() if key in names}
+    # In Flink's files a quote in a value is doubled, unless there is a character to escape it.
+    found.setdefault("escape", found.get("quote", '"'))
     if given.get("disable-quote-character"):
         found["quote"] = ""
     if given.get("allow-comments"):
@@ -88,20 +109,16 @@ def _csv(given: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _raw(given: Mapping[str, Any]) -> dict[str, str]:
-    return {"encoding": given["charset"]} if "charset" in given else {}
-
-
 _SPARK_OPTIONS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, str]]] = {
     "json": json_options,
     "csv": _csv,
-    "raw": _raw,
 }
 _OPTIONS: Mapping[str, Mapping[str, options.Parse]] = {
     "json": {
         "fail-on-missing-field": _never("Spark reads NULL"),
         "ignore-parse-errors": options.flag,
         "timestamp-format.standard": options.one_of("SQL", "ISO-8601"),
+        "encode.ignore-null-fields": options.flag,
     },
     "csv": {
         "field-delimiter": options.character,

@@ -19,9 +19,17 @@ from tidegate_server.core.connectors.changes import (
     require_key,
 )
 from tidegate_server.core.connectors.columns import ConnectorColumn, ConnectorTable, select
-from tidegate_server.core.connectors.formats import Decoded, decode, read_format
+from tidegate_server.core.connectors.formats import Decoded, Format, decode, read_format
 from tidegate_server.core.connectors.options import OptionError
 from tidegate_server.core.connectors.readers import call_of
+from tidegate_server.core.connectors.sinks import (
+    WRITABLE,
+    Sink,
+    Unwritable,
+    encoded,
+    kafka_sink,
+    marked,
+)
 from tidegate_server.core.model.names import quote_identifier
 from tidegate_server.core.model.secrets import is_sensitive
 
@@ -54,6 +62,10 @@ _OPTIONS: Mapping[str, options.Parse] = {
         ),
         options.refused("a query ends with the last record there is, a materialized table never"),
     ),
+    "sink.delivery-guarantee": options.one_of("at-least-once"),
+    "sink.partitioner": options.one_of("default"),
+    "sink.transactional-id-prefix": options.refused("records are not written in transactions"),
+    "sink.parallelism": options.refused("Spark writes as many tasks as the query has"),
 }
 _REFUSED_PROPERTIES = ("auto.offset.reset", "enable.auto.commit", "interceptor.classes")
 _METADATA: Mapping[str, str] = {
@@ -77,7 +89,7 @@ _OFFSET = re.compile(r"partition:(\d+),offset:(\d+)")
 
 
 def kafka_view(table: ConnectorTable) -> str:
-    """Return the query over the records of a table's topics.
+    """Return the query over the records of a table's topics, marked with how they are written.
 
     :raises OptionError: for invalid options and columns.
     """
@@ -100,7 +112,8 @@ def kafka_view(table: ConnectorTable) -> str:
     relation = f"(SELECT {', '.join(inner)} FROM {_records(table, given)})"
     if conditions:
         relation = f"(SELECT * FROM {relation} WHERE {' AND '.join(conditions)})"
-    return select(table, _ordered(table, values), relation)
+    query = select(table, _ordered(table, values), relation)
+    return marked(query, "kafka", _sink(table, given))
 
 
 def upsert_kafka_view(table: ConnectorTable) -> str:
@@ -132,9 +145,10 @@ def upsert_kafka_view(table: ConnectorTable) -> str:
             for column, sql in zip(columns, decoded.fields, strict=True):
                 values.setdefault(column.name, f"CAST({sql} AS {column.type})")
     relation = f"({inner} FROM {_records(keyed, given)})"
-    return changes_query(
+    query = changes_query(
         table, _ordered(table, values), relation, deleted="value IS NULL", sequence=_SEQUENCE
     )
+    return marked(query, "upsert-kafka", _sink(keyed, given))
 
 
 def _changes(table: ConnectorTable, given: Mapping[str, Any]) -> str:
@@ -147,13 +161,14 @@ def _changes(table: ConnectorTable, given: Mapping[str, Any]) -> str:
         each.name: f"CAST(_row.{quote_identifier(each.name)} AS {each.type})"
         for each in table.fields
     }
-    return changes_query(
+    query = changes_query(
         table,
         _ordered(table, values),
         events.relation,
         deleted=events.deleted,
         sequence=_SEQUENCE,
     )
+    return marked(query, "kafka", Unwritable(reason="its records are changes by key"))
 
 
 def _records(table: ConnectorTable, given: Mapping[str, Any]) -> str:
@@ -281,27 +296,65 @@ def _key(table: ConnectorTable, given: Mapping[str, Any]) -> Decoded | None:
     columns = _key_columns(table, given)
     if not columns:
         return None
-    format = read_format(table.options, "key.format", "key.", records=True)
     prefix = given.get("key.fields-prefix", "")
-    return decode(format, columns, "key", "_key", prefix=prefix, required=False)
+    return decode(_key_format(table), columns, "key", "_key", prefix=prefix, required=False)
+
+
+def _key_format(table: ConnectorTable) -> Format:
+    return read_format(table.options, "key.format", "key.", records=True)
 
 
 def _value(
     table: ConnectorTable, given: Mapping[str, Any]
 ) -> tuple[Decoded, list[ConnectorColumn]]:
-    name, prefix = ("format", "") if "format" in given else ("value.format", "value.")
-    format = read_format(table.options, name, prefix, records=True)
     except_key = given.get("value.fields-include", "ALL") == "EXCEPT_KEY"
     if given.get("key.fields-prefix") and not except_key:
         raise OptionError("key.fields-prefix needs 'value.fields-include' = 'EXCEPT_KEY'")
-    keys = _key_columns(table, given) if except_key else []
-    columns = [each for each in table.fields if each not in keys]
+    columns = _value_columns(table, given)
     if not columns:
         raise OptionError("no column is left for the values of the records")
-    return decode(format, columns, "value", "_value"), columns
+    return decode(_value_format(table, given), columns, "value", "_value"), columns
+
+
+def _value_columns(table: ConnectorTable, given: Mapping[str, Any]) -> list[ConnectorColumn]:
+    except_key = given.get("value.fields-include", "ALL") == "EXCEPT_KEY"
+    keys = _key_columns(table, given) if except_key else []
+    return [each for each in table.fields if each not in keys]
+
+
+def _value_format(table: ConnectorTable, given: Mapping[str, Any]) -> Format:
+    name, prefix = ("format", "") if "format" in given else ("value.format", "value.")
+    return read_format(table.options, name, prefix, records=True)
 
 
 def _metadata(key: str) -> str:
     if key not in _METADATA:
         raise options.unknown("metadata", key, _METADATA)
     return _METADATA[key]
+
+
+# ---- writing -----------------------------------------------------------------------------------
+
+
+def _sink(table: ConnectorTable, given: Mapping[str, Any]) -> Sink | Unwritable:
+    if "topic" not in given or ";" in given["topic"]:
+        return Unwritable(reason="it has several topics, or a pattern of them")
+    written = [each for each in table.columns if each.metadata in WRITABLE and not each.virtual]
+    by_key = {each.metadata or "": each.name for each in written}
+    if len(by_key) < len(written):
+        return Unwritable(reason="several of its columns are the same metadata")
+    keys, values = _key_columns(table, given), _value_columns(table, given)
+    prefix = given.get("key.fields-prefix", "")
+    servers = {"kafka.bootstrap.servers": given[_SERVERS], "topic": given["topic"].strip()}
+    properties = {
+        f"kafka.{name.removeprefix('properties.')}": text
+        for name, text in given.items()
+        if name.startswith("properties.") and name not in _OPTIONS
+    }
+    return kafka_sink(
+        tuple(each for each in table.columns if each in table.fields or each in written),
+        encoded(_key_format(table), keys, prefix=prefix) if keys else None,
+        encoded(_value_format(table, given), values),
+        by_key,
+        {**servers, **properties},
+    )

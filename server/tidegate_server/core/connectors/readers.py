@@ -45,9 +45,11 @@ _KAFKA = (
     *("startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "startingTimestamp"),
     *("subscribe", "subscribePattern"),
 )
+MISSING = "allowMissingPath"
+"""The parameter with which a directory that does not exist has no rows."""
 _OF_STREAMS = ("latestFirst",)
 _OF_QUERIES: Mapping[str, tuple[str, ...]] = {
-    "read_files": ("inferSchema",),
+    "read_files": ("inferSchema", MISSING),
     "read_kafka": ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"),
 }
 

@@ -17,21 +17,25 @@ from tidegate_server.core.connectors.generators import (
     temporary_properties,
 )
 from tidegate_server.core.connectors.kafka import kafka_view, upsert_kafka_view
-from tidegate_server.core.connectors.readers import READERS
+from tidegate_server.core.connectors.readers import MISSING, READERS
+from tidegate_server.core.connectors.sinks import mark_of
+from tidegate_server.core.connectors.writers import writer_view
 
 PROPERTY = "connector"
 """The property of a view that has the name of its connector."""
 KEY_PROPERTY = "connector.primary-key"
 
-_READING: Mapping[str, Callable[[ConnectorTable], str]] = {
+_READING = ("filesystem", "kafka", "upsert-kafka")
+_MARKED: Mapping[str, Callable[[ConnectorTable], str]] = {
     "filesystem": files_view,
     "kafka": kafka_view,
     "upsert-kafka": upsert_kafka_view,
+    **dict.fromkeys(("print", "blackhole"), writer_view),
 }
-_CONNECTORS = (*generators.CONNECTORS, *_READING)
-_MARK = re.compile(r"SELECT /\* connector=([a-z-]+) \*/ ")
-"""Begins the query of a temporary view over files or topics, which has no properties."""
+"""The queries of views that begin with a comment that says what they are."""
+_CONNECTORS = (*generators.CONNECTORS, *_MARKED)
 _CALL = re.compile(rf"\bFROM ({'|'.join(name for name, each in READERS.items() if each.needs)})\(")
+_MISSING = re.compile(rf", {MISSING} => 'true'(?=\))")
 _ELSEWHERE: Mapping[str, str] = {
     "jdbc": "Make the database a catalog: CREATE CONNECTION name TYPE postgresql OPTIONS (...).",
 }
@@ -51,19 +55,15 @@ class UnknownConnectorError(Exception):
 def view_of(table: ConnectorTable, *, temporary: bool = False) -> ConnectorView:
     """Return the view of a table.
 
-    :param temporary: whether Spark keeps no properties of it; its query then begins with a comment
-        that says what it is.
+    :param temporary: whether Spark keeps no properties of it.
     :raises OptionError: for invalid options.
     :raises UnknownConnectorError: if the connector is another one.
     """
     connector = table.options[PROPERTY]
     if connector in generators.CONNECTORS:
         view = generator_view(table, temporary=temporary)
-    elif connector in _READING:
-        query = _READING[connector](table)
-        if temporary:
-            query = f"SELECT /* connector={connector} */ {query.removeprefix('SELECT ')}"
-        view = ConnectorView(query, {})
+    elif connector in _MARKED:
+        view = ConnectorView(_MARKED[connector](table), {})
     else:
         raise UnknownConnectorError(connector)
     if temporary:
@@ -96,13 +96,38 @@ def stream_query(text: str, given: Mapping[str, str]) -> str | None:
     """
     if _reads(text, given) in _READING:
         found, count = _CALL.subn(r"FROM STREAM \1(", events_query(text), count=1)
-        return found if count else None
+        return _MISSING.sub("", found, count=1) if count else None
     return generated_stream(text, given or temporary_properties(text))
+
+
+def connector_of(text: str, given: Mapping[str, str]) -> str | None:
+    """Return the connector whose table a view is; None if it is another view.
+
+    The parameters are those of :func:`refused_insert`.
+    """
+    if (mark := mark_of(text)) is not None:
+        return mark.connector
+    return given.get(PROPERTY) or ("datagen" if temporary_properties(text) else None)
+
+
+def refused_insert(text: str, given: Mapping[str, str]) -> str | None:
+    """Return why an INSERT into a view is refused, as a clause; None if this is not known.
+
+    :param text: the query of the view.
+    :param given: the properties of the view.
+    """
+    if (mark := mark_of(text)) is not None:
+        return mark.refused or None
+    if temporary_properties(text) or given.get(PROPERTY) in generators.CONNECTORS:
+        return "its rows are generated"
+    if given.get(PROPERTY) in _READING:
+        return "it was created by an earlier version: create it again"
+    return None
 
 
 def _reads(text: str, given: Mapping[str, str]) -> str:
     """Return the connector of a table that is over files or topics; empty for another."""
     if given:
         return given.get(PROPERTY, "")
-    found = _MARK.match(text)
-    return "" if found is None else found[1]
+    mark = mark_of(text)
+    return "" if mark is None else mark.connector

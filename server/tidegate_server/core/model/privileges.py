@@ -67,7 +67,8 @@ APPLICABLE: Final[Mapping[SecuredKind, tuple[Privilege, ...]]] = {
         *(Privilege.REFRESH, Privilege.USAGE, Privilege.EXECUTE),
     ),
     SecuredKind.TABLE: (Privilege.SELECT, Privilege.MODIFY, Privilege.ALTER),
-    SecuredKind.VIEW: (Privilege.SELECT, Privilege.ALTER),
+    # Rows can be inserted into views that are tables of connectors.
+    SecuredKind.VIEW: (Privilege.SELECT, Privilege.MODIFY, Privilege.ALTER),
     SecuredKind.FUNCTION: (Privilege.EXECUTE,),
     SecuredKind.MATERIALIZED_TABLE: (Privilege.SELECT, Privilege.ALTER, Privilege.REFRESH),
     SecuredKind.EXTERNAL_LOCATION: (

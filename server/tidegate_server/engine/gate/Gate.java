@@ -109,6 +109,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
   static final String CHANGED_FILES = "org.apache.iceberg.spark.source.SparkRewriteTable";
   /** Begins the names of the classes of Kafka's source. */
   static final String KAFKA = "org.apache.spark.sql.kafka010.";
+  /** The target of an INSERT into the table of a connector; its properties say what it writes. */
+  static final String SINK = "tidegate.ConnectorSinks$Sink";
   static final Set READS =
       new HashSet(java.util.Arrays.asList(new String[] {"SELECT", "DESCRIBE", "READ"}));
   static final String ON_FILES = PythonCatalogs.ON_FILES;
@@ -838,6 +840,39 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       add("READ", "PATH", "", "", "kafka://" + servers + "/" + topics, "", via, "");
     }
 
+    /**
+     * Adds what an INSERT into the table of a connector writes, in the name of the owner of its view.
+     * A temporary one is the user's own.
+     */
+    private void sink(Map said, String act, String via) throws Exception {
+      String inner = via;
+      if (said.containsKey("view.name")) {
+        TableIdentifier name = new TableIdentifier(
+            (String) said.get("view.name"), new scala.Some(said.get("view.schema")));
+        identifier(act, "VIEW", name, (String) said.get("view.owner"), via, "");
+        inner = full(scala.Option.empty(), name.database(), name.table());
+      }
+      Map given = new HashMap();
+      for (Object one : said.entrySet()) {
+        Map.Entry entry = (Map.Entry) one;
+        String key = (String) entry.getKey();
+        if (key.startsWith("option.")) given.put(key.substring(7), entry.getValue());
+      }
+      if (said.get("connector").equals("kafka")) {
+        add("WRITE", "PATH", "", "", "kafka://" + given.get("kafka.bootstrap.servers") + "/"
+            + given.get("topic"), "", inner, "");
+      } else if (said.containsKey("path")) {
+        path("WRITE", new Path((String) said.get("path")), inner);
+      }
+      for (Object one : given.entrySet()) {
+        Map.Entry entry = (Map.Entry) one;
+        String need = options.need(lower((String) entry.getKey()), entry.getValue());
+        if (!NOTHING.contains(need)) {
+          add("USE", "FEATURE", need, "property " + entry.getKey(), "", "", inner, "");
+        }
+      }
+    }
+
     /** Notes the name in a parsed node. */
     private void named(LogicalPlan node) throws Exception {
       outside(node);
@@ -905,6 +940,10 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         topics(node.options(), via);
         // Those in the text of a view were judged when it was created.
         if (via.isEmpty()) options(node.options().asCaseSensitiveMap());
+        return;
+      }
+      if (node.table().getClass().getName().equals(SINK)) {
+        sink(node.table().properties(), act, via);
         return;
       }
       options(node.options().asCaseSensitiveMap());
@@ -1036,6 +1075,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       for (Object one : rows) {
         String[] row = (String[]) one; // command, class, field, action, kind, need, other, present
         if (!row[6].isEmpty() && present(value(node, row[6])) != row[7].equals("true")) continue;
+        if (row[3].equals("ALTER") && writesMark(node)) row = owned(row);
         if (row[4].equals("CATALOG")) current(value(node, row[2]), node);
         else if (row[3].equals("FEATURE")) feature(row[5], node.nodeName());
         else if (row[3].equals("SET")) given(value(node, row[2]), row[4], via);
@@ -1074,6 +1114,22 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       String name = String.valueOf(catalog);
       if (catalog instanceof ResolvedNamespace) name = ((ResolvedNamespace) catalog).catalog().name();
       catalog("USE", name, "");
+    }
+
+    /**
+     * Whether a command gives a view a text that says how rows are inserted. They are written with
+     * the rights of its owner, so nobody else may say it.
+     */
+    private boolean writesMark(LogicalPlan node) {
+      String name = node.getClass().getSimpleName();
+      if (!name.equals("AlterViewAs") && !name.equals("AlterViewAsCommand")) return false;
+      return String.valueOf(value(node, "originalText")).contains("/* connector=");
+    }
+
+    private String[] owned(String[] row) {
+      String[] found = (String[]) row.clone();
+      found[3] = "OWN";
+      return found;
     }
 
     /** Whether a command makes a temporary view. */

@@ -1,5 +1,7 @@
 package tidegate;
 
+import java.io.IOException;
+import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -7,13 +9,21 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ExpressionInfo;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedArgumentExpression;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedDataSource;
+import org.apache.spark.sql.catalyst.types.DataTypeUtils;
+import org.apache.spark.sql.catalyst.util.CharVarcharUtils;
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap$;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.datasources.FileFormat$;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.StructType$;
 import org.apache.spark.unsafe.Platform;
@@ -41,6 +51,9 @@ public class TableReaders {
         "tidegate.TableReaders", null, name, usage, "", "", "", "table_funcs", "", "", "built-in");
   }
 
+  /** The parameter, in lower case, with which a directory that does not exist has no rows. */
+  static final String MISSING = "allowmissingpath";
+
   static class Builder extends scala.runtime.AbstractFunction1 {
     private final String source;
     private final Set formats;
@@ -57,6 +70,7 @@ public class TableReaders {
       String format = source;
       String path = null;
       scala.Option schema = scala.Option.empty();
+      boolean mayBeMissing = false;
       for (Object one : CollectionConverters.asJava((scala.collection.Seq) arguments)) {
         Expression argument = (Expression) one;
         String key = "path";
@@ -69,6 +83,7 @@ public class TableReaders {
         if (lower.equals("path")) path = value;
         else if (lower.equals("format")) format = value.toLowerCase(Locale.ROOT);
         else if (lower.equals("schema")) schema = scala.Option.apply(columns(value));
+        else if (lower.equals(MISSING)) mayBeMissing = value.equalsIgnoreCase("true");
         else options.put(renamed.containsKey(lower) ? renamed.get(lower) : key, value);
       }
       if (source.isEmpty() && !formats.contains(format)) {
@@ -76,6 +91,9 @@ public class TableReaders {
       }
       if (format.equals("csv") && !schema.isDefined() && !options.containsKey("inferSchema")) {
         options.put("inferSchema", "true");
+      }
+      if (mayBeMissing && schema.isDefined() && path != null && isMissing(path)) {
+        return empty((StructType) schema.get());
       }
       List paths = path == null ? Collections.emptyList() : Collections.singletonList(path);
       return new UnresolvedDataSource(
@@ -87,8 +105,32 @@ public class TableReaders {
           CollectionConverters.asScala(paths).toSeq());
     }
 
+    private static boolean isMissing(String text) {
+      Path path = new Path(text);
+      try {
+        FileStatus[] found =
+            path.getFileSystem(SparkSession.active().sparkContext().hadoopConfiguration())
+                .globStatus(path);
+        return found == null || found.length == 0;
+      } catch (IOException unknown) {
+        return false; // Spark reports it
+      }
+    }
+
+    /** Returns no rows, with the hidden column that files have. */
+    private static LogicalPlan empty(StructType schema) {
+      StructType metadata =
+          StructType$.MODULE$.apply(FileFormat$.MODULE$.BASE_METADATA_FIELDS());
+      StructType columns = schema.add(FileFormat$.MODULE$.METADATA_NAME(), metadata);
+      return new LocalRelation(
+          DataTypeUtils.toAttributes(columns), CollectionConverters.asScala(new ArrayList()).toSeq(),
+          false, scala.Option.empty());
+    }
+
     private static StructType columns(String text) {
-      return StructType$.MODULE$.fromDDL(text);
+      // Spark's readers know no lengths of texts.
+      return CharVarcharUtils.replaceCharVarcharWithStringInSchema(
+          StructType$.MODULE$.fromDDL(text));
     }
 
     private static String literal(Expression argument) {

@@ -57,17 +57,22 @@ def expand_endless(spark: SparkSession, parsed: ParsedQuery) -> str:
 
 def endless_stream(spark: SparkSession, parts: tuple[str, ...]) -> str | None:
     """Return the query over the stream of a table without an end; None for any other name."""
-    if (temporary := temporary_view(spark, parts)) is not None:
-        found, properties = temporary.tableMeta().viewText(), {}
-    else:
-        view = _connector_view(spark, parts)
-        if view is None:
-            return None
-        found, properties = view.viewText(), _properties(view)
-    if not found.isDefined():
+    found = view_text(spark, parts)
+    if found is None or (found[1] and PROPERTY not in found[1]):
         return None
-    text = str(found.get())
-    return stream_query(text, properties) if is_endless(text, properties) else None
+    return stream_query(*found) if is_endless(*found) else None
+
+
+def view_text(spark: SparkSession, parts: tuple[str, ...]) -> tuple[str, Mapping[str, str]] | None:
+    """Return the query and the properties of a view; None for any other name.
+
+    A temporary view has no properties.
+    """
+    if (temporary := temporary_view(spark, parts)) is not None:
+        text = temporary.tableMeta().viewText()
+        return (str(text.get()), {}) if text.isDefined() else None
+    view = _view(spark, parts)
+    return None if view is None else (str(view.viewText().get()), _properties(view))
 
 
 def _expand(parsed: ParsedQuery, streams: Mapping[tuple[str, ...], str | None]) -> str:
@@ -108,13 +113,16 @@ def _stream_of(view: Any | None) -> str | None:
 
 
 def _connector_view(spark: SparkSession, parts: tuple[str, ...]) -> Any | None:
+    view = _view(spark, parts)
+    return view if view is not None and PROPERTY in _properties(view) else None
+
+
+def _view(spark: SparkSession, parts: tuple[str, ...]) -> Any | None:
     if len(parts) > 3 or is_temporary_view(spark, parts):
         return None
     place = current_place(spark)
     entry = entry_of(spark, qualify(parts, place.catalog, place.schema))
-    if entry is None or not entry.viewText().isDefined():
-        return None
-    return entry if PROPERTY in _properties(entry) else None
+    return None if entry is None or not entry.viewText().isDefined() else entry
 
 
 def _properties(entry: Any) -> dict[str, str]:

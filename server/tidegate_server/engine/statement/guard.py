@@ -10,6 +10,8 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tidegate_server.core.connectors.sinks import mark_of
+from tidegate_server.core.connectors.tables import connector_of, refused_insert
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.names import (
     DEFAULT_CATALOG,
@@ -21,6 +23,7 @@ from tidegate_server.core.model.names import (
 )
 from tidegate_server.core.sql.cursor import position
 from tidegate_server.engine.gate.gate import catalogs
+from tidegate_server.engine.query.connector_views import view_text
 from tidegate_server.engine.query.resolution import current_place, is_temporary_view
 from tidegate_server.engine.statement.targets import (
     CopyTarget,
@@ -130,12 +133,39 @@ def guard(spark: SparkSession, text: str) -> Guarded:
                 copies.append(target.name)
             continue
         try:
-            owners.check(target)
+            if (written := _as_written(spark, target)) is not None:
+                owners.check(written)
         except ServerError as caught:
             if target.at is not None:
                 caught.line, caught.column = position(text, target.at)
             raise
     return Guarded(targets=found, copies=tuple(copies))
+
+
+def _as_written(
+    spark: SparkSession, target: TableTarget | PathTarget | SchemaTarget
+) -> TableTarget | PathTarget | SchemaTarget | None:
+    """Return what of the storage a statement changes, seen through the tables of connectors.
+
+    :return: for an INSERT into one of those, the directory that it writes to; None without one.
+    :raises ServerError: NOT_SUPPORTED for a change that the connector does not have.
+    """
+    if not isinstance(target, TableTarget) or not target.rows:
+        return target
+    found = view_text(spark, target.name)
+    if found is None or (connector := connector_of(*found)) is None:
+        return target
+    reason = f"a table of the connector {connector} has no {target.action}"
+    if target.action == "INSERT":
+        reason = refused_insert(*found) or ""
+    if reason:
+        what = f"{target.action} on the table {'.'.join(target.name)} of the connector {connector}"
+        raise error(Code.NOT_SUPPORTED, what=what, hint=f"{reason[0].upper()}{reason[1:]}.")
+    mark = mark_of(found[0])
+    if mark is None or not mark.path:
+        return None
+    deletes = target.form == "OVERWRITE"
+    return PathTarget(action=target.action, path=mark.path, below=deletes, at=target.at)
 
 
 def _check_schema(spark: SparkSession, name: tuple[str, ...]) -> None:

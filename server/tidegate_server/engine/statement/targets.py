@@ -215,6 +215,12 @@ def _row_change_rule(
     return rule
 
 
+def _insert(context: _Context, plan: Any) -> Iterator[Target]:
+    form = "OVERWRITE" if plan.overwrite() else ""
+    for target in _row_change_rule("INSERT")(context, plan):
+        yield replace(target, form=form) if isinstance(target, TableTarget) else target
+
+
 def _create(context: _Context, plan: Any) -> Iterator[Target]:
     name = _child_name(context, plan.name())
     if is_path(name):
@@ -322,7 +328,7 @@ def _reorganize(context: _Context, plan: Any) -> Iterator[Target]:
 
 
 _RULES: Mapping[str, Callable[[_Context, Any], Iterator[Target]]] = {
-    "InsertIntoStatement": _row_change_rule("INSERT"),
+    "InsertIntoStatement": _insert,
     "AppendData": _row_change_rule("INSERT"),
     "OverwriteByExpression": _row_change_rule("INSERT"),
     "OverwritePartitionsDynamic": _row_change_rule("INSERT"),

@@ -25,7 +25,11 @@ from tidegate_server.gateway.authorization.rights import (
     secured_table,
 )
 from tidegate_server.gateway.authorization.setting_checks import check_settings, check_visible
-from tidegate_server.gateway.authorization.users import is_administrator, rights_of_owner
+from tidegate_server.gateway.authorization.users import (
+    is_administrator,
+    owner_administers,
+    rights_of_owner,
+)
 from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.context import Services
 
@@ -58,7 +62,9 @@ def judge_accesses(
         _require_audit_log(access, user, services)
         match access.kind:
             case ObjectKind.FEATURE if access.catalog not in features:
-                raise feature_error(access.catalog, access.schema, user)
+                # What the owner of a view uses, the user need not be allowed to use.
+                if not owner_administers(owners.get(access.via, ""), services):
+                    raise feature_error(access.catalog, access.schema, user)
             case ObjectKind.SETTING if access.name and access.act is Act.SET:
                 check_settings({access.name: ""}, services, user)
             case ObjectKind.SETTING if access.name:

@@ -123,7 +123,14 @@ def _columns(at: Cursor, listed: ColumnList, offset: int) -> tuple[ConnectorColu
                 found.append(ConnectorColumn(name=name, expression=expression, comment=comment))
             case MetadataColumn(name=name, type=kind, key=key, comment=comment):
                 found.append(
-                    ConnectorColumn(name=name, type=kind, metadata=key or name, comment=comment)
+                    ConnectorColumn(
+                        name=name,
+                        type=kind,
+                        metadata=key or name,
+                        virtual=column.virtual,
+                        nullable=column.nullable,
+                        comment=comment,
+                    )
                 )
             case other:
                 what = f"The column {other.name} without a type"

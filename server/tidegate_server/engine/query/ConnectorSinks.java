@@ -1,0 +1,573 @@
+package tidegate;
+
+import com.fasterxml.jackson.databind.DeserializationFeature;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.AnalysisException;
+import org.apache.spark.sql.SaveMode;
+import org.apache.spark.sql.catalyst.TableIdentifier;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
+import org.apache.spark.sql.catalyst.catalog.CatalogTable;
+import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
+import org.apache.spark.sql.catalyst.catalog.TemporaryViewRelation;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.PlanExpression;
+import org.apache.spark.sql.catalyst.plans.logical.InsertIntoStatement;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
+import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.CatalogManager;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.SupportsOverwrite;
+import org.apache.spark.sql.connector.write.V1Write;
+import org.apache.spark.sql.connector.write.Write;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.execution.command.DDLUtils;
+import org.apache.spark.sql.execution.datasources.DataSource;
+import org.apache.spark.sql.execution.datasources.FileFormat;
+import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.sources.CreatableRelationProvider;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.sources.InsertableRelation;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StringType$;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.StructType$;
+import org.apache.spark.unsafe.Platform;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Makes the tables of connectors, which are views, targets of INSERT.
+ *
+ * <p>Before Spark resolves names, the target of an INSERT that is such a view is replaced by a table
+ * that can only be written. Spark then treats column lists, types and OVERWRITE as for any table.
+ * How rows are written is in a comment at the beginning of the view's text, which only the owner of
+ * the view can change. It is checked nevertheless: anybody may write such a comment into a view.
+ */
+public class ConnectorSinks {
+  /** What the comment says of a connector; {@code core/connectors/sinks.py} writes it. */
+  static final Pattern MARK =
+      Pattern.compile("SELECT /\\* connector=[a-z-]+ (\\{.*?\\}) \\*/ .*", Pattern.DOTALL);
+  /** The names of the functions that expressions may call. */
+  static final Set FUNCTIONS =
+      new HashSet(Arrays.asList(new String[] {
+          "array", "array_join", "concat", "encode", "map", "map_entries", "named_struct",
+          "replace", "to_csv", "to_json", "transform", "unix_millis"}));
+  static final TreeNodeTag ASKED = new TreeNodeTag("tidegate.sink");
+  /** As strict as what reads it in Python, so that both see the same path. */
+  static final ObjectMapper JSON =
+      new ObjectMapper().enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS);
+
+  /** Returns what builds the rule that replaces the targets, for each session. */
+  public Object targets() {
+    return new Rules(false);
+  }
+
+  /**
+   * Returns what builds the rule that lets INSERT OVERWRITE replace the partitions written, whatever
+   * Spark's setting for tables says.
+   */
+  public Object overwriting() {
+    return new Rules(true);
+  }
+
+  static class Rules extends scala.runtime.AbstractFunction1 {
+    private final boolean overwriting;
+
+    Rules(boolean overwriting) {
+      this.overwriting = overwriting;
+    }
+
+    public Object apply(Object session) {
+      return new SinkRule((SparkSession) session, overwriting);
+    }
+  }
+
+  static class SinkRule extends Rule {
+    private final SparkSession session;
+    private final boolean overwriting;
+
+    SinkRule(SparkSession session, boolean overwriting) {
+      this.session = session;
+      this.overwriting = overwriting;
+    }
+
+    public TreeNode apply(TreeNode plan) {
+      return ((LogicalPlan) plan).resolveOperatorsDown(new Replacement(session, overwriting));
+    }
+  }
+
+  static class Replacement extends scala.runtime.AbstractPartialFunction {
+    private final SparkSession session;
+    private final boolean overwriting;
+
+    Replacement(SparkSession session, boolean overwriting) {
+      this.session = session;
+      this.overwriting = overwriting;
+    }
+
+    public boolean isDefinedAt(Object node) {
+      return overwriting ? node instanceof OverwritePartitionsDynamic
+          : node instanceof InsertIntoStatement;
+    }
+
+    public Object applyOrElse(Object node, scala.Function1 otherwise) {
+      if (!isDefinedAt(node)) return otherwise.apply(node);
+      return overwriting ? overwritten((OverwritePartitionsDynamic) node)
+          : inserted((InsertIntoStatement) node);
+    }
+
+    private LogicalPlan overwritten(OverwritePartitionsDynamic node) {
+      boolean sink = node.table() instanceof DataSourceV2Relation
+          && ((DataSourceV2Relation) node.table()).table() instanceof Sink;
+      if (!sink) return node;
+      Expression all = Literal.create(Boolean.TRUE, org.apache.spark.sql.types.DataTypes.BooleanType);
+      return new OverwriteByExpression(
+          node.table(), all, node.query(), node.writeOptions(), node.isByName(),
+          scala.Option.empty(), scala.Option.empty());
+    }
+
+    private LogicalPlan inserted(InsertIntoStatement node) {
+      if (!(node.table() instanceof UnresolvedRelation)) return node;
+      // The rules run until nothing changes; the metastore is asked once.
+      if (node.table().getTagValue(ASKED).isDefined()) return node;
+      node.table().setTagValue(ASKED, Boolean.TRUE);
+      scala.collection.immutable.Seq name =
+          ((UnresolvedRelation) node.table()).multipartIdentifier();
+      CatalogTable view = view(name);
+      if (view == null || !view.viewText().isDefined()) return node;
+      Matcher mark = MARK.matcher((String) view.viewText().get());
+      if (!mark.matches()) return node;
+      Sink sink = null;
+      try {
+        JsonNode said = JSON.readTree(mark.group(1));
+        if (!said.has("columns")) return node; // it cannot be written
+        sink = new Sink(session, view, name.mkString("."), said, node.partitionSpec());
+      } catch (Exception invalid) {
+        fail(name.mkString("."), mark.group(1));
+      }
+      LogicalPlan target =
+          DataSourceV2Relation.create(sink, scala.Option.empty(), scala.Option.empty());
+      return node.copy(
+          target, node.partitionSpec(), node.userSpecifiedCols(), node.query(), node.overwrite(),
+          node.ifPartitionNotExists(), node.byName());
+    }
+
+    /** Reports a comment other than those that the server itself writes. */
+    private static void fail(String view, String text) {
+      Map parameters = new HashMap();
+      parameters.put("viewName", view);
+      parameters.put("viewText", text);
+      Platform.throwException(new AnalysisException("INVALID_VIEW_TEXT", scalaMap(parameters)));
+    }
+
+    /** Returns the view that a name means; null if it is none of the session's or its catalog's. */
+    private CatalogTable view(scala.collection.immutable.Seq parts) {
+      SessionCatalog catalog = session.sessionState().catalog();
+      scala.Option temporary = catalog.getRawLocalOrGlobalTempView(parts);
+      if (temporary.isDefined()) return ((TemporaryViewRelation) temporary.get()).tableMeta();
+      CatalogManager all = session.sessionState().catalogManager();
+      int size = parts.size();
+      String first = parts.head().toString();
+      boolean qualified = size == 3 && first.equalsIgnoreCase("spark_catalog");
+      boolean current = size < 3 && all.currentCatalog().name().equals("spark_catalog")
+          && (size == 1 || !all.isCatalogRegistered(first));
+      if (!qualified && !current) return null;
+      String schema = size == 1 ? catalog.getCurrentDatabase() : parts.apply(size - 2).toString();
+      try {
+        CatalogTable found = catalog.getTableRawMetadata(
+            new TableIdentifier(parts.last().toString(), new scala.Some(schema)));
+        return found.tableType().name().equals("VIEW") ? found : null;
+      } catch (Exception missing) {
+        return null; // Spark reports it
+      }
+    }
+  }
+
+  /** The target of an INSERT. Its properties tell the check of plans what it writes, and for whom. */
+  static class Sink implements SupportsWrite {
+    final SparkSession session;
+    final String connector;
+    final StructType columns;
+    final String[] expressions;
+    final List partitions;
+    final Map options = new HashMap();
+    final String format;
+    final String path;
+    private final String name;
+    private final Map properties = new HashMap();
+    /** The values of PARTITION (key = value), as they were written. */
+    final Map fixed = new HashMap();
+
+    Sink(SparkSession session, CatalogTable view, String name, JsonNode said,
+        scala.collection.immutable.Map partition) throws Exception {
+      this.session = session;
+      this.name = name;
+      connector = at(said, "connector").asText();
+      columns = StructType$.MODULE$.fromDDL(at(said, "columns").asText());
+      expressions = (String[]) texts(at(said, "expressions")).toArray(new String[0]);
+      for (int i = 0; i < expressions.length; i++) {
+        check(session.sessionState().sqlParser().parseExpression(expressions[i]));
+      }
+      partitions = texts(at(said, "partitions"));
+      format = at(said, "format").asText();
+      path = at(said, "path").isTextual() ? at(said, "path").asText() : "";
+      Set folded = new HashSet();
+      Iterator given = at(said, "options").fieldNames();
+      while (given.hasNext()) {
+        String key = (String) given.next();
+        // What is checked would not be what Spark uses.
+        if (!folded.add(key.toLowerCase(Locale.ROOT))) throw new SecurityException(key);
+        options.put(key, at(at(said, "options"), key).asText());
+      }
+      boolean placed = connector.equals("kafka")
+          ? options.containsKey("kafka.bootstrap.servers") && options.containsKey("topic")
+          : connector.equals("filesystem") != path.isEmpty();
+      if (!placed) throw new SecurityException(connector);
+      scala.collection.Iterator parts = partition.iterator();
+      while (parts.hasNext()) {
+        scala.Tuple2 part = (scala.Tuple2) parts.next();
+        if (((scala.Option) part._2()).isDefined()) {
+          fixed.put(part._1().toString().toLowerCase(Locale.ROOT), ((scala.Option) part._2()).get());
+        }
+      }
+      if (view.identifier().database().isDefined() && !isTemporary(view)) {
+        properties.put("view.schema", view.identifier().database().get());
+        properties.put("view.name", view.identifier().table());
+        properties.put("view.owner", view.owner());
+      }
+      properties.put("connector", connector);
+      if (!path.isEmpty()) properties.put("path", path);
+      for (Object one : options.entrySet()) {
+        Map.Entry option = (Map.Entry) one;
+        properties.put("option." + option.getKey(), option.getValue());
+      }
+    }
+
+    private boolean isTemporary(CatalogTable view) {
+      return session.sessionState().catalog().isTempView(view.identifier());
+    }
+
+    private static JsonNode at(JsonNode node, String key) {
+      return (JsonNode) node.path(key);
+    }
+
+    private static List texts(JsonNode array) {
+      List found = new ArrayList();
+      for (int i = 0; i < array.size(); i++) found.add(((JsonNode) array.get(i)).asText());
+      return found;
+    }
+
+    /** Refuses functions and queries that the server itself does not write. */
+    private void check(Expression node) {
+      boolean called = node instanceof UnresolvedFunction;
+      if (called) {
+        scala.collection.immutable.Seq function = ((UnresolvedFunction) node).nameParts();
+        called = function.size() > 1
+            || !FUNCTIONS.contains(function.head().toString().toLowerCase(Locale.ROOT));
+      }
+      if (called || node instanceof PlanExpression) throw new SecurityException(node.toString());
+      scala.collection.Iterator children = node.children().iterator();
+      while (children.hasNext()) check((Expression) children.next());
+    }
+
+    public String name() {
+      return name;
+    }
+
+    public String toString() {
+      return "connector " + connector + " " + path;
+    }
+
+    public StructType schema() {
+      return columns;
+    }
+
+    public Transform[] partitioning() {
+      Transform[] found = new Transform[partitions.size()];
+      for (int i = 0; i < found.length; i++) found[i] = Expressions.identity((String) partitions.get(i));
+      return found;
+    }
+
+    public Map properties() {
+      return properties;
+    }
+
+    public Set capabilities() {
+      Set found = new HashSet();
+      found.add(TableCapability.V1_BATCH_WRITE);
+      if (connector.equals("filesystem")) {
+        found.add(TableCapability.TRUNCATE);
+        found.add(TableCapability.OVERWRITE_BY_FILTER);
+        found.add(TableCapability.OVERWRITE_DYNAMIC);
+      }
+      return found;
+    }
+
+    public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+      return connector.equals("filesystem") ? new Overwriting(this) : new Appending(this);
+    }
+  }
+
+  static class Appending implements WriteBuilder, V1Write, InsertableRelation {
+    private final Sink sink;
+
+    Appending(Sink sink) {
+      this.sink = sink;
+    }
+
+    public Write build() {
+      return this;
+    }
+
+    public InsertableRelation toInsertableRelation() {
+      return this;
+    }
+
+    public void insert(org.apache.spark.sql.Dataset data, boolean overwrite) {
+      Dataset rows = (Dataset) data.selectExpr(sink.expressions);
+      if (sink.connector.equals("kafka")) {
+        produce(rows);
+      } else if (sink.connector.equals("print")) {
+        org.slf4j.Logger log = org.slf4j.LoggerFactory.getLogger("tidegate.print");
+        Iterator lines = rows.toLocalIterator();
+        while (lines.hasNext()) {
+          String line = ((org.apache.spark.sql.Row) lines.next()).getString(0);
+          log.info(line.replace("\r", "\\r").replace("\n", "\\n"));
+        }
+      } else if (sink.connector.equals("blackhole")) {
+        rows.queryExecution().toRdd().count();
+      } else {
+        throw new SecurityException(sink.connector);
+      }
+    }
+
+    private void produce(Dataset rows) {
+      Class source = DataSource.lookupDataSource("kafka", sink.session.sessionState().conf());
+      try {
+        if (Arrays.asList(rows.columns()).contains("timestamp")) {
+          new Records(source.getClassLoader(), sink.options).write(rows);
+          return;
+        }
+        CreatableRelationProvider kafka = (CreatableRelationProvider) source.newInstance();
+        kafka.createRelation(
+            sink.session.sqlContext(), SaveMode.Append, scalaMap(sink.options), rows);
+      } catch (Exception failed) {
+        Platform.throwException(failed);
+      }
+    }
+  }
+
+  /**
+   * Writes records with their times, which Spark's writer does not set, from the driver. The classes
+   * of Kafka are there only with engine.kafka.
+   */
+  static class Records {
+    static final String KAFKA = "org.apache.kafka.";
+    /** How many records are sent before it is checked that they have arrived. */
+    static final int PENDING = 10000;
+
+    private final ClassLoader classes;
+    private final Map options;
+
+    Records(ClassLoader classes, Map options) {
+      this.classes = classes;
+      this.options = options;
+    }
+
+    void write(Dataset rows) throws Exception {
+      Class serializer = classes.loadClass(KAFKA + "common.serialization.Serializer");
+      Class bytes = classes.loadClass(KAFKA + "common.serialization.ByteArraySerializer");
+      Class type = classes.loadClass(KAFKA + "clients.producer.KafkaProducer");
+      Class recorded = classes.loadClass(KAFKA + "clients.producer.ProducerRecord");
+      Map settings = new HashMap();
+      for (Object one : options.entrySet()) {
+        Map.Entry option = (Map.Entry) one;
+        String key = (String) option.getKey();
+        if (key.startsWith("kafka.")) settings.put(key.substring(6), option.getValue());
+      }
+      Object producer = type
+          .getConstructor(new Class[] {Map.class, serializer, serializer})
+          .newInstance(new Object[] {settings, bytes.newInstance(), bytes.newInstance()});
+      try {
+        java.lang.reflect.Method send = type.getMethod("send", new Class[] {recorded});
+        List pending = new ArrayList();
+        Iterator all = rows.toLocalIterator();
+        while (all.hasNext()) {
+          Object record = record(recorded, (org.apache.spark.sql.Row) all.next());
+          pending.add(send.invoke(producer, new Object[] {record}));
+          if (pending.size() == PENDING || !all.hasNext()) {
+            for (Object one : pending) ((java.util.concurrent.Future) one).get();
+            pending.clear();
+          }
+        }
+      } finally {
+        type.getMethod("close", new Class[0]).invoke(producer, new Object[0]);
+      }
+    }
+
+    private Object record(Class type, org.apache.spark.sql.Row row) throws Exception {
+      Class[] fields = new Class[] {
+          String.class, Integer.class, Long.class, Object.class, Object.class, Iterable.class};
+      return type.getConstructor(fields).newInstance(new Object[] {
+          options.get("topic"), null, field(row, "timestamp"), bytes(field(row, "key")),
+          bytes(field(row, "value")), headers(field(row, "headers"))});
+    }
+
+    /** Returns the headers in an array of structs; null without any. */
+    private List headers(Object given) throws Exception {
+      if (given == null) return null;
+      Class type = classes.loadClass(KAFKA + "common.header.internals.RecordHeader");
+      List found = new ArrayList();
+      for (Object one : CollectionConverters.asJava((scala.collection.Seq) given)) {
+        org.apache.spark.sql.Row header = (org.apache.spark.sql.Row) one;
+        found.add(type
+            .getConstructor(new Class[] {String.class, byte[].class})
+            .newInstance(new Object[] {header.get(0), header.get(1)}));
+      }
+      return found;
+    }
+
+    private static Object field(org.apache.spark.sql.Row row, String name) {
+      int index = Arrays.asList(row.schema().fieldNames()).indexOf(name);
+      return index < 0 ? null : row.get(index);
+    }
+
+    private static byte[] bytes(Object value) {
+      if (value instanceof String) {
+        return ((String) value).getBytes(java.nio.charset.StandardCharsets.UTF_8);
+      }
+      return (byte[]) value;
+    }
+  }
+
+  /** Writes files; what OVERWRITE replaces follows from the partitions, not from the filters. */
+  static class Overwriting implements SupportsOverwrite, V1Write, InsertableRelation {
+    private final Sink sink;
+    private boolean overwrite = false;
+
+    Overwriting(Sink sink) {
+      this.sink = sink;
+    }
+
+    public WriteBuilder overwrite(Filter[] filters) {
+      return truncate();
+    }
+
+    public WriteBuilder truncate() {
+      overwrite = true;
+      return this;
+    }
+
+    public Write build() {
+      return this;
+    }
+
+    public InsertableRelation toInsertableRelation() {
+      return this;
+    }
+
+    public void insert(org.apache.spark.sql.Dataset data, boolean never) {
+      Dataset rows = (Dataset) data.selectExpr(sink.expressions);
+      LogicalPlan query = rows.queryExecution().analyzed();
+      List keys = new ArrayList();
+      List names = new ArrayList();
+      Map fixed = new HashMap();
+      scala.collection.Iterator columns = query.output().iterator();
+      while (columns.hasNext()) {
+        Attribute column = (Attribute) columns.next();
+        names.add(column.name());
+        if (!sink.partitions.contains(column.name())) continue;
+        keys.add(column);
+        Object value = sink.fixed.get(column.name().toLowerCase(Locale.ROOT));
+        if (value != null) fixed.put(column.name(), partition((String) value, column.name()));
+      }
+      Map options = new HashMap(sink.options);
+      // Of partitions, INSERT OVERWRITE replaces those that it writes.
+      options.put("partitionOverwriteMode", "dynamic");
+      Path path = qualified();
+      boolean whole = overwrite && (keys.isEmpty() || fixed.size() == keys.size());
+      if (whole) DDLUtils.verifyNotReadPath(query, path, scala.Option.empty());
+      Dataset.ofRows(
+          sink.session,
+          new InsertIntoHadoopFsRelationCommand(
+              path, overwrite ? scalaMap(fixed) : scalaMap(new HashMap()), false, seq(keys),
+              scala.Option.empty(), format(), scalaMap(options), query,
+              overwrite ? SaveMode.Overwrite : SaveMode.Append, scala.Option.empty(),
+              scala.Option.empty(), seq(names)));
+    }
+
+    private Path qualified() {
+      Path path = new Path(sink.path);
+      try {
+        return path.getFileSystem(sink.session.sessionState().newHadoopConf()).makeQualified(path);
+      } catch (java.io.IOException unknown) {
+        return path; // Spark reports it
+      }
+    }
+
+    /** Returns the value of a partition as it is in the name of its directory. */
+    private String partition(String text, String column) {
+      DataType type = sink.columns.apply(column).dataType();
+      scala.Option zone =
+          new scala.Some(sink.session.sessionState().conf().sessionLocalTimeZone());
+      Expression value =
+          new Cast(Literal.create(text, StringType$.MODULE$), type, zone);
+      return String.valueOf(new Cast(value, StringType$.MODULE$, zone).eval(null));
+    }
+
+    private FileFormat format() {
+      if (sink.format.equals("json")) {
+        return new org.apache.spark.sql.execution.datasources.json.JsonFileFormat();
+      }
+      if (sink.format.equals("csv")) {
+        return new org.apache.spark.sql.execution.datasources.csv.CSVFileFormat();
+      }
+      if (sink.format.equals("parquet")) {
+        return new org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat();
+      }
+      if (sink.format.equals("orc")) {
+        return new org.apache.spark.sql.execution.datasources.orc.OrcFileFormat();
+      }
+      if (sink.format.equals("text")) {
+        return new org.apache.spark.sql.execution.datasources.text.TextFileFormat();
+      }
+      throw new SecurityException(sink.format);
+    }
+  }
+
+  static scala.collection.immutable.Map scalaMap(Map map) {
+    return (scala.collection.immutable.Map)
+        scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(map));
+  }
+
+  static scala.collection.immutable.Seq seq(List values) {
+    return CollectionConverters.asScala(values).toSeq();
+  }
+}

@@ -1,0 +1,25 @@
+"""Lets INSERT write into the tables of connectors (``ConnectorSinks.java``).
+
+https://nightlies.apache.org/flink/flink-docs-stable/docs/dev/table/sql/insert/
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidegate_server.engine.storage.jvm import compiled_instance, java_source
+
+
+def install_connector_sinks(spark: SparkSession) -> None:
+    """Replace the targets of INSERT in all sessions that are created from now on.
+
+    The rules run after those that were installed before.
+    """
+    source = java_source(__package__, "ConnectorSinks")
+    sinks = compiled_instance(spark, "tidegate.ConnectorSinks", source)
+    session: Any = spark._jsparkSession
+    extensions = session.extensions()
+    extensions.injectHintResolutionRule(sinks.targets())
+    extensions.injectPostHocResolutionRule(sinks.overwriting())
