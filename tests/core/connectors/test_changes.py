@@ -29,7 +29,7 @@ def test_a_query_reads_the_newest_rows_and_a_refresh_the_events(format: str) -> 
     assert "max_by(struct(*), __sequence)" in text
     events = events_query(text)
     assert "max_by" not in events
-    assert events.startswith("SELECT `id`, `name` /* changes by `id` */ FROM (SELECT ")
+    assert "*/ `id`, `name` /* changes by `id` */ FROM (SELECT " in events
     assert "`offset` AS __sequence" in events
     assert events.count("(") == events.count(")")
 
