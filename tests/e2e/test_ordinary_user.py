@@ -83,7 +83,7 @@ def test_tpch_as_materialized_tables_of_an_ordinary_user(house: Server, tmp_path
 
 @pytest.mark.skipif(not FULL, reason="for the long run")
 def test_tpcds_queries_of_an_ordinary_user(house: Server, tmp_path: Path) -> None:
-    benchmark = Benchmark("tpcds", 0.001)
+    benchmark = Benchmark("tpcds", SCALE)
     load(house, benchmark, tmp_path)
     run_as(house, "root", "GRANT SELECT ON SCHEMA tpcds TO USER ann")
     different = []
