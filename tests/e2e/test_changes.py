@@ -65,7 +65,7 @@ def _events(seed: int, count: int, state: dict[int, tuple[str, str]]) -> Iterato
             yield op, row
 
 
-def _rows(server: Server, table: str) -> dict[int, tuple[str, str]]:
+def _rows(server: Server, table: str) -> dict[int, tuple[str | None, str]]:
     found = run_as(server, "carl", f"SELECT id, name, amount FROM {table}")
     assert len({row[0] for row in found}) == len(found)
     return {row[0]: (row[1], str(row[2])) for row in found}
@@ -131,8 +131,22 @@ def test_a_compacted_topic_is_a_table_by_its_key(changing: Server, broker: str) 
         [f'{{"id": 1}}|{NULL}', '{"id": 2}|{"name": "c", "amount": 3}'],
         keyed=True,
     )
-    run_as(changing, "carl", "ALTER MATERIALIZED TABLE p REFRESH")
-    assert _rows(changing, "p") == _rows(changing, "prices") == {2: ("c", "3.00")}
+    run_as(
+        changing,
+        "carl",
+        "INSERT INTO prices VALUES (3, 'd', 4), (4, 'e', 5)",
+        "INSERT INTO prices (amount, id) VALUES (6, 4)",
+        "ALTER MATERIALIZED TABLE p REFRESH",
+    )
+    assert (
+        _rows(changing, "p")
+        == _rows(changing, "prices")
+        == {
+            2: ("c", "3.00"),
+            3: ("d", "4.00"),
+            4: (None, "6.00"),
+        }
+    )
     for query, words in (
         ("SELECT name FROM prices", "select id, too"),
         ("SELECT id, explode(array(1, 2)) AS e FROM prices", "over changes a query is"),

@@ -19,6 +19,8 @@ from tidegate_server.core.model.types import TypeKind, parse_type
 
 _MARK = re.compile(r"SELECT /\* connector=([a-z-]+) (?:(\{.*?\}) )?\*/ ", re.DOTALL)
 """Begins the query of a view; ``ConnectorSinks.java`` reads the same."""
+_WRITERS: Mapping[str, str] = {"upsert-kafka": "kafka"}
+"""The connectors that write, of those that have another name."""
 _GLOB = re.compile(r"[\[{*?\\]")
 _TIMES = (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_NTZ)
 _LOCAL = "TIMESTAMP_LTZ"
@@ -67,11 +69,12 @@ class Mark:
 
 def marked(query: str, connector: str, sink: Sink | Unwritable) -> str:
     """Return the query of a view with a comment that says how rows are written."""
+    writer = _WRITERS.get(connector, connector)
     if isinstance(sink, Unwritable):
-        said: dict[str, Any] = {"connector": connector, "refused": sink.reason}
+        said: dict[str, Any] = {"connector": writer, "refused": sink.reason}
     else:
         said = {
-            "connector": connector,
+            "connector": writer,
             "columns": _ddl(sink.columns),
             "expressions": sink.expressions,
             "format": sink.format,
