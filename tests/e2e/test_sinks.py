@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,6 +13,7 @@ import pytest
 
 import tidegate
 from tests.support.fixtures.server import Server, last_rows
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -172,3 +174,28 @@ def test_a_forged_view_writes_nothing(cursor: tidegate.Cursor, tmp_path: Path) -
         with pytest.raises(tidegate.Error, match="INVALID_VIEW_TEXT"):
             cursor.execute(f"INSERT INTO v{number} VALUES (1)")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_writes_what_arrives(cursor: tidegate.Cursor, tmp_path: Path) -> None:
+    out = tmp_path / "streamed"
+    last_rows(
+        cursor,
+        "SET 'execution.checkpointing.interval' = '1 s'",
+        "CREATE TEMPORARY TABLE g (id INT) WITH ('connector' = 'datagen', 'rows-per-second' = '5', "
+        "'fields.id.kind' = 'random', 'fields.id.min' = '1', 'fields.id.max' = '9')",
+        "CREATE TABLE s (id BIGINT, text STRING) WITH ('connector' = 'filesystem', "
+        f"'path' = '{out}', 'format' = 'csv')",
+        "INSERT INTO s (text, id) SELECT concat('n', id), id FROM g",
+    )
+    wait_until(lambda: len(lines(out)) > 5, "rows", 60)
+    [(job, *_)] = [
+        row for row in last_rows(cursor, "SHOW JOBS") if "sinks_" in row[1] and row[2] == "RUNNING"
+    ]
+    last_rows(cursor, f"STOP JOB '{job}'")
+    assert all(re.fullmatch(r"(\d),n\1", line) for line in lines(out))
+    with pytest.raises(tidegate.Error, match="An INSERT of a stream into"):
+        last_rows(
+            cursor,
+            "CREATE TEMPORARY TABLE t (id INT) WITH ('connector' = 'blackhole')",
+            "INSERT INTO t SELECT id FROM g",
+        )

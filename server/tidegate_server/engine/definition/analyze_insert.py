@@ -13,6 +13,7 @@ from tidegate_server.core.sql.streams import find_stream
 from tidegate_server.engine.definition.analyze import analyze_stream
 from tidegate_server.engine.gate.gate import names_of_parsed
 from tidegate_server.engine.query.connector_views import endless_stream, expand_endless
+from tidegate_server.engine.query.job_targets import find_target
 from tidegate_server.engine.query.references import parse_query, parse_statement
 from tidegate_server.engine.query.resolution import current_place
 from tidegate_server.engine.query.streams import check_rows, with_columns
@@ -53,7 +54,7 @@ def analyze_insert(child: Child, request: AnalyzeInsert, format: TableFormat) ->
     """Analyze an INSERT whose query reads a stream.
 
     :raises ServerError: MT_STREAM_* for an unsupported query; NOT_SUPPORTED if it reads changes, or
-        the target is no Delta table.
+        the target is neither a Delta table nor a connector's table that can be written.
     :raises pyspark.errors.AnalysisException: if the rows do not fit into the target.
     """
     with child.lock:
@@ -74,14 +75,14 @@ def analyze_insert(child: Child, request: AnalyzeInsert, format: TableFormat) ->
         written = parse_statement(child.spark, f"{request.head}SELECT {values}")
         analyze_only(child.spark, written)
         probe = f"INSERT INTO {target.quoted()}{columns} SELECT {values}"
-    state = format.find(target)
-    if state is None:
+        found = find_target(child.spark, format, target)
+    if found is None:
         raise error(
             Code.NOT_SUPPORTED,
             what=f"An INSERT of a stream into {visible_name(target)}",
-            hint="Jobs write into Delta tables, where each batch arrives once.",
+            hint="Jobs write into Delta tables, and tables of connectors that are not temporary.",
         )
-    return InsertAnalyzed(analysis=analysis, target=target, table_id=state.table_id, probe=probe)
+    return InsertAnalyzed(analysis=analysis, target=target, table_id=found.id, probe=probe)
 
 
 def _analyze_query(spark: SparkSession, text: str, format: TableFormat) -> Analysis:

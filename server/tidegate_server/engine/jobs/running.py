@@ -1,4 +1,4 @@
-"""Runs jobs: each INSERT is a Spark streaming query that writes every batch exactly once."""
+"""Runs jobs: each INSERT is a Spark streaming query, which writes every batch into Delta once."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tidegate_server.core.model.names import quote_identifier, visible_name
 from tidegate_server.core.sql.streams import find_stream
 from tidegate_server.engine.gate.gate import enforcing, pass_own_statements
 from tidegate_server.engine.jvm.errors import to_server_error
+from tidegate_server.engine.query.job_targets import JobTarget, find_target
 from tidegate_server.engine.query.streams import stream_view
 from tidegate_server.engine.session.sessions import apply_settings
 from tidegate_server.engine.storage.base import TableFormat
@@ -57,7 +58,7 @@ class _Writing:
     def _write(self, batch: DataFrame, number: int) -> None:
         spark = batch.sparkSession
         pass_own_statements(spark)
-        self.check_target()
+        self.check_target(spark)
         batch.createOrReplaceTempView(_BATCH)
         spark.conf.set(f"{_TRANSACTION}AppId", self.key)
         spark.conf.set(f"{_TRANSACTION}Version", str(number))
@@ -67,12 +68,16 @@ class _Writing:
         spark.sql(f"INSERT INTO {target}{listed} SELECT * FROM {_BATCH}")
         self.commits += 1
 
-    def check_target(self) -> None:
-        """Reject a table that was created in the place of the one of the INSERT."""
-        state = self.format.find(self.insert.target)
-        if state is None or state.table_id != self.insert.table_id:
+    def check_target(self, spark: SparkSession) -> JobTarget:
+        """Return the target, unless another one was created in the place of that of the INSERT.
+
+        :raises ServerError: JOB_TARGET_LOST.
+        """
+        found = find_target(spark, self.format, self.insert.target)
+        if found is None or found.id != self.insert.table_id:
             name = str(visible_name(self.insert.target))
             raise error(Code.JOB_TARGET_LOST, table=name)
+        return found
 
 
 @dataclass(slots=True)
@@ -161,8 +166,7 @@ class Jobs:
             raise AssertionError("the query of a job reads a stream")
         key = f"{request.job_id}-{number}"
         writing = _Writing(key=key, insert=insert, format=self._format)
-        writing.check_target()
-        location = self._format.describe(insert.target).location
+        location = writing.check_target(session).directory
         admission: Admission | None = request.admissions[number]
         with stream_view(session, stream, insert.query):
             with enforcing(session, admission, request.user):

@@ -11,13 +11,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tidegate_server.core.connectors.sinks import mark_of
 from tidegate_server.core.connectors.tables import (
     PROPERTY,
     is_endless,
     stream_query,
 )
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.model.names import qualify, quote_identifier
+from tidegate_server.core.model.names import TableName, qualify, quote_identifier
 from tidegate_server.core.sql.clauses import table_name
 from tidegate_server.core.sql.cursor import Cursor
 from tidegate_server.core.sql.dialect import readable
@@ -105,6 +106,16 @@ def drop_as_view(spark: SparkSession, text: str) -> str:
         return text  # Spark reports it
     view = _connector_view(spark, name)
     return text if view is None else f"{text[:start]}VIEW {text[start + len('VIEW ') :]}"
+
+
+def sink_text(spark: SparkSession, name: TableName) -> str | None:
+    """Return what defines a connector's table that can be written; None for anything else."""
+    entry = entry_of(spark, name)
+    if entry is None or not entry.viewText().isDefined():
+        return None
+    text = str(entry.viewText().get())
+    mark = mark_of(text)
+    return None if mark is None or mark.refused else text
 
 
 def _stream_of(view: Any | None) -> str | None:
