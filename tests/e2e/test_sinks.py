@@ -120,10 +120,13 @@ def test_rows_are_printed_or_discarded(server: Server, cursor: tidegate.Cursor) 
         "INSERT INTO shown VALUES (1, 'a\\nb', array(1, 2)), (2, NULL, NULL)",
         "INSERT INTO nothing SELECT id FROM range(1000)",
         "EXPLAIN INSERT INTO shown SELECT 3, 'not run', NULL",
+        "BEGIN DECLARE n = 4; WHILE n < 6 DO INSERT INTO shown VALUES (n, '', NULL); SET n = n + 1;"
+        " END WHILE; END",
     )
     logs = [path.read_text("utf-8") for path in server.data.rglob("print.log")]
     found = [line.split(" ", 1)[1] for text in logs for line in text.splitlines() if mark in line]
-    assert found == [f"{mark}> +I[1, a\\nb, [1, 2]]", f"{mark}> +I[2, null, null]"]
+    rows = ("1, a\\nb, [1, 2]", "2, null, null", "4, , null", "5, , null")
+    assert found == [f"{mark}> +I[{row}]" for row in rows]
     last_rows(cursor, "CREATE TABLE endless (id BIGINT) WITH ('connector' = 'datagen')")
     for statement, said in (
         ("SELECT * FROM shown", "of the connector print can only be written"),

@@ -161,8 +161,8 @@ def test_what_cannot_be_granted_is_refused(world: Guarded, text: str, code: str)
 
 def test_errors_say_what_applies_and_what_to_write(world: Guarded) -> None:
     world.be("root")
-    assert "Privileges of a view are SELECT, ALTER." in message_of(
-        world, "GRANT MODIFY ON VIEW v TO USER eve"
+    assert "Privileges of a view are SELECT, MODIFY, ALTER." in message_of(
+        world, "GRANT REFRESH ON VIEW v TO USER eve"
     )
     assert "Write TABLE before the name." in message_of(world, "GRANT SELECT ON VIEW t TO USER eve")
     world.be("zoe")

@@ -79,7 +79,8 @@ public class ConnectorSinks {
       new HashSet(Arrays.asList(new String[] {
           "array", "array_join", "concat", "encode", "map", "map_entries", "named_struct",
           "replace", "to_csv", "to_json", "transform", "unix_millis"}));
-  static final TreeNodeTag ASKED = new TreeNodeTag("tidegate.sink");
+  /** Marks a name that is not that of a connector's table. */
+  static final TreeNodeTag OTHER = new TreeNodeTag("tidegate.other");
   /** As strict as what reads it in Python, so that both see the same path. */
   static final ObjectMapper JSON =
       new ObjectMapper().enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS);
@@ -155,28 +156,36 @@ public class ConnectorSinks {
 
     private LogicalPlan inserted(InsertIntoStatement node) {
       if (!(node.table() instanceof UnresolvedRelation)) return node;
+      UnresolvedRelation target = (UnresolvedRelation) node.table();
       // The rules run until nothing changes; the metastore is asked once.
-      if (node.table().getTagValue(ASKED).isDefined()) return node;
-      node.table().setTagValue(ASKED, Boolean.TRUE);
-      scala.collection.immutable.Seq name =
-          ((UnresolvedRelation) node.table()).multipartIdentifier();
-      CatalogTable view = view(name);
-      if (view == null || !view.viewText().isDefined()) return node;
-      Matcher mark = MARK.matcher((String) view.viewText().get());
-      if (!mark.matches()) return node;
-      Sink sink = null;
-      try {
-        JsonNode said = JSON.readTree(mark.group(1));
-        if (!said.has("columns")) return node; // it cannot be written
-        sink = new Sink(session, view, name.mkString("."), said, node.partitionSpec());
-      } catch (Exception invalid) {
-        fail(name.mkString("."), mark.group(1));
+      if (target.getTagValue(OTHER).isDefined()) return node;
+      Sink sink = sink(target.multipartIdentifier(), node.partitionSpec());
+      if (sink == null) {
+        target.setTagValue(OTHER, Boolean.TRUE);
+        return node;
       }
-      LogicalPlan target =
+      LogicalPlan written =
           DataSourceV2Relation.create(sink, scala.Option.empty(), scala.Option.empty());
       return node.copy(
-          target, node.partitionSpec(), node.userSpecifiedCols(), node.query(), node.overwrite(),
+          written, node.partitionSpec(), node.userSpecifiedCols(), node.query(), node.overwrite(),
           node.ifPartitionNotExists(), node.byName());
+    }
+
+    /** Returns how rows are inserted into the view of a name; null if it is not such a view. */
+    private Sink sink(
+        scala.collection.immutable.Seq name, scala.collection.immutable.Map partition) {
+      CatalogTable view = view(name);
+      if (view == null || !view.viewText().isDefined()) return null;
+      Matcher mark = MARK.matcher((String) view.viewText().get());
+      if (!mark.matches()) return null;
+      try {
+        JsonNode said = JSON.readTree(mark.group(1));
+        if (!said.has("columns")) return null; // it cannot be written
+        return new Sink(session, view, name.mkString("."), said, partition);
+      } catch (Exception invalid) {
+        fail(name.mkString("."), mark.group(1));
+        return null;
+      }
     }
 
     /** Reports a comment other than those that the server itself writes. */
