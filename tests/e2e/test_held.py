@@ -76,7 +76,9 @@ def test_assertions_that_cannot_be_judged_are_refused(gated_table: Gated) -> Non
 @pytest.mark.spark
 def test_a_continuous_table_waits_while_a_version_is_held(gated_table: Gated) -> None:
     quarantine = "CONSTRAINT known EXPECT (k IS NOT NULL) ON VIOLATION QUARANTINE"
-    gated_table(CREATE.format(f"{ENOUGH}, {quarantine}", "REFRESH_MODE = CONTINUOUS"))
+    # The shortest FRESHNESS: changes within a quarter of it, or a second, are collected.
+    continuous = "FRESHNESS = INTERVAL '1' SECOND REFRESH_MODE = CONTINUOUS"
+    gated_table(CREATE.format(f"{ENOUGH}, {quarantine}", continuous))
     wait_until(lambda: gated_table.keys() == {"a", "b", "c", "d"}, "the table was never filled")
     gated_table("DELETE FROM raw WHERE n < 4")
     wait_until(gated_table.held_version, "nothing was held")
