@@ -263,6 +263,7 @@ def test_the_refusal_says_where_the_table_is_named(
     assert (refused.line, refused.column) == place
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "sql",
     [

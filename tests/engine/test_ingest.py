@@ -271,6 +271,7 @@ def test_a_missing_source_is_told(lake: Lake) -> None:
     assert caught.value.code == "MT_STREAM_SOURCE"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("format", "options", "stored"),
     [
