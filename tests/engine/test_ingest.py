@@ -212,6 +212,7 @@ def test_rate_is_a_stream(lake: Lake) -> None:
     assert sorted(found) == list(range(len(found)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("select", "rest", "found"),
     [
