@@ -34,21 +34,31 @@ _SAMPLED = 4
 """One of so many thorough tests runs with ``--sampled``."""
 _ENGINES = frozenset({"start_engine", "spark_root"})
 """Fixtures that start Spark without a gateway."""
-_ENGINE_TESTS = Path(__file__).parent / "engine"
+_TESTS = Path(__file__).parent
+_SLOW = frozenset({"e2e", "engine", "gateway", "package", "security", "test_docs.py"})
+"""Where slow tests are."""
+_SERVERS = _SLOW - {"engine", "gateway"}
+"""Where tests are that share a server."""
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what needs an engine or the shared server, by which ``bin/test`` divides the tests.
+    """Mark what needs an engine or a shared server, by which ``bin/test`` divides the tests.
 
     :raises pytest.UsageError: if ``bin/test`` would look for a test in another folder.
     """
     fixtures = getattr(item, "fixturenames", ())
+    folders = _SLOW if _weight(item) else None
     if _ENGINES.intersection(fixtures):
-        if _ENGINE_TESTS not in item.path.parents:
-            raise pytest.UsageError(f"{item.nodeid} starts an engine: it belongs to tests/engine")
         item.add_marker("engine")
-    if "server" in fixtures and _weight(item):
+        folders = frozenset({"engine"})
+    elif "guarded_server" in fixtures:
+        item.add_marker("guarded")
+        folders = _SERVERS
+    elif "server" in fixtures and _weight(item):
         item.add_marker("shared")
+        folders = _SERVERS
+    if folders is not None and item.path.relative_to(_TESTS).parts[0] not in folders:
+        raise pytest.UsageError(f"{item.nodeid} belongs to one of {', '.join(sorted(folders))}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,4 +1,7 @@
-"""Drives a JDBC driver inside this process's own JVM: steps come as JSON, answers go out as JSON.
+"""Drives a JDBC driver inside this process's own JVM.
+
+The first line of standard input is a JSON array of jars. Each further line is a JSON object with a
+``url`` and ``steps``, which are carried out on a connection of their own; one line of JSON answers.
 
 A step is ``[name, method, argument...]``: a method of DatabaseMetaData, or ``query``, ``update``,
 ``batch`` with a SQL text, or a name of :data:`_STEPS`.
@@ -15,15 +18,17 @@ import jpype
 
 
 def main() -> None:
-    """Connect, carry the steps out in order, print the answers."""
-    asked = json.load(sys.stdin)
-    jpype.startJVM("-XX:TieredStopAtLevel=1", classpath=asked["jars"], convertStrings=True)
+    """Answer each line of standard input."""
+    jars = json.loads(sys.stdin.readline())
+    jpype.startJVM("-XX:TieredStopAtLevel=1", classpath=jars, convertStrings=True)
     jpype.JClass("org.apache.hive.jdbc.HiveDriver")
-    connection = jpype.JClass("java.sql.DriverManager").getConnection(asked["url"])
-    answers = {name: _step(connection, *rest) for name, *rest in asked["steps"]}
-    connection.close()
-    sys.stdout.write(json.dumps(answers) + "\n")
-    sys.stdout.flush()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        connection = jpype.JClass("java.sql.DriverManager").getConnection(asked["url"])
+        answers = {name: _step(connection, *rest) for name, *rest in asked["steps"]}
+        connection.close()
+        sys.stdout.write(json.dumps(answers) + "\n")
+        sys.stdout.flush()
     # The fetch threads of Hive 4.1's driver outlive their connection and would keep the JVM up.
     os._exit(0)
 

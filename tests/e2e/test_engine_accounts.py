@@ -26,9 +26,9 @@ from tests.support.accounts import (
 )
 from tests.support.fixtures.server import Server, run_as, running_server
 from tests.support.full_run import FULL
-from tests.support.metastore import postgres_metastore
+from tests.support.metastore import DRIVER, postgres_metastore
 from tests.support.waiting import wait_until
-from tidegate_server.engine.jvm.jars import CACHE_VARIABLE, JARS, cache_dir, fetch_jars
+from tidegate_server.engine.jvm.jars import CACHE_VARIABLE, JARS, fetch_jars
 
 pytestmark = pytest.mark.faults  # a server of its own
 
@@ -41,6 +41,7 @@ allow = ["paths"]
 [engine]
 share = "user"
 group_reads = true
+jars = ["{driver}"]
 account = "{account}"
 launcher = [{launcher}]
 
@@ -105,11 +106,12 @@ def house(request: pytest.FixtureRequest) -> Iterator[House]:
             for path in (folder, data):
                 shutil.chown(path, user=gate)
         shutil.chown(data, group=accounts.group)
-        with postgres_metastore(folder) as settings:
+        with postgres_metastore(folder) as metastore:
             text = CONFIG.format(
                 account=accounts.template,
                 launcher=", ".join(f'"{word}"' for word in words),
-                settings="\n".join(f'"{key}" = "{value}"' for key, value in settings.items()),
+                driver=metastore.driver,
+                settings=metastore.lines,
             )
             file.write_text(text)
             shutil.chown(file, user=data.stat().st_uid)
@@ -122,10 +124,8 @@ def house(request: pytest.FixtureRequest) -> Iterator[House]:
 def _share_jars(folder: Path, patch: pytest.MonkeyPatch) -> None:
     """Give the accounts a directory of jars that they can read."""
     folder.mkdir()
-    for jar in fetch_jars(JARS):
+    for jar in fetch_jars((*JARS, DRIVER)):
         shutil.copy(jar, folder)
-    for archive in cache_dir().glob("*.jsa"):
-        shutil.copy(archive, folder)
     for file in folder.iterdir():
         file.chmod(0o644)
     patch.setenv(CACHE_VARIABLE, str(folder))

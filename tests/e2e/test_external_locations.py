@@ -9,51 +9,37 @@ from pathlib import Path
 import pytest
 
 import tidegate
-from tests.support.fixtures.server import Server, run_as, running_server
+from tests.support.fixtures.server import Server, run_as
 
-pytestmark = pytest.mark.faults  # a server of its own
+pytestmark = pytest.mark.faults  # the server with authorization
 
-CONFIG = """
-[authorization]
-enabled = true
-administrators = ["root"]
-
-[options]
-"materialized-table.initialize" = "ON_CREATE"
-
-[engine.settings]
-"spark.hadoop.fs.viewfs.mounttable.cluster.link./mounted" = "file:{mounted}"
-"""
+USERS = ("ann", "bob", "carl")
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("landing")
+def files(mounted: Path) -> Path:
     for name in ("one", "two"):
-        (folder / name).mkdir()
-        (folder / name / "a.csv").write_text(f"1,{name}\n")
-    return folder
+        (mounted / name).mkdir()
+        (mounted / name / "a.csv").write_text(f"1,{name}\n")
+    return mounted
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, files: Path) -> Iterator[Server]:
+def server(guarded_server: Server, files: Path) -> Iterator[Server]:
     """A server with a location of which bob may read the files; ann may do everything."""
-    folder = tmp_path_factory.mktemp("locations")
-    file = folder / "tidegate.toml"
-    file.write_text(CONFIG.replace("{mounted}", str(files)))
-    with running_server(folder, "--config", str(file)) as server:
-        server.wait_for_engine()
-        run_as(
-            server,
-            "root",
-            f"CREATE EXTERNAL LOCATION landing URL '{files}'",
-            "GRANT READ FILES ON EXTERNAL LOCATION landing TO USER bob",
-            "GRANT ALL ON EXTERNAL LOCATION landing TO USER ann",
-            "GRANT ALL ON EXTERNAL LOCATION landing TO USER carl",
-        )
-        for user in ("ann", "bob", "carl"):
-            run_as(server, user, f"CREATE SCHEMA {user}")
-        yield server
+    run_as(
+        guarded_server,
+        "root",
+        f"CREATE EXTERNAL LOCATION landing URL '{files}'",
+        "GRANT READ FILES ON EXTERNAL LOCATION landing TO USER bob",
+        "GRANT ALL ON EXTERNAL LOCATION landing TO USER ann",
+        "GRANT ALL ON EXTERNAL LOCATION landing TO USER carl",
+    )
+    for user in USERS:
+        run_as(guarded_server, user, f"CREATE SCHEMA {user}")
+    yield guarded_server
+    dropped = (f"DROP SCHEMA IF EXISTS {user} CASCADE" for user in (*USERS, "eve"))
+    run_as(guarded_server, "root", *dropped, "DROP EXTERNAL LOCATION landing")
 
 
 def refused(server: Server, user: str, *statements: str) -> str:

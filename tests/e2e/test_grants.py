@@ -9,36 +9,26 @@ from pathlib import Path
 import pytest
 
 import tidegate
-from tests.support.fixtures.server import Server, run_as, running_server
+from tests.support.fixtures.server import Server, run_as
 
-pytestmark = pytest.mark.faults  # a server of its own
-
-CONFIG = """
-[authorization]
-enabled = true
-administrators = ["root"]
-allow = ["paths"]
-"""
+pytestmark = pytest.mark.faults  # the server with authorization
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def shop(guarded_server: Server) -> Iterator[Server]:
     """A server with a schema of ann, in which there are a table, a view and a function."""
-    folder = tmp_path_factory.mktemp("grants")
-    file = folder / "tidegate.toml"
-    file.write_text(CONFIG)
-    with running_server(folder, "--config", str(file)) as server:
-        server.wait_for_engine()
-        run_as(server, "root", "CREATE SCHEMA shop", "ALTER SCHEMA shop SET OWNER TO USER ann")
-        run_as(
-            server,
-            "ann",
-            "CREATE TABLE shop.orders (amount INT) USING delta",
-            "CREATE VIEW shop.large AS SELECT * FROM shop.orders WHERE amount > 9",
-            "CREATE FUNCTION shop.vat(x INT) RETURNS INT RETURN x / 5",
-        )
-        run_as(server, "root", "ALTER VIEW shop.large SET OWNER TO USER ann")
-        yield server
+    server = guarded_server
+    run_as(server, "root", "CREATE SCHEMA shop", "ALTER SCHEMA shop SET OWNER TO USER ann")
+    run_as(
+        server,
+        "ann",
+        "CREATE TABLE shop.orders (amount INT) USING delta",
+        "CREATE VIEW shop.large AS SELECT * FROM shop.orders WHERE amount > 9",
+        "CREATE FUNCTION shop.vat(x INT) RETURNS INT RETURN x / 5",
+    )
+    run_as(server, "root", "ALTER VIEW shop.large SET OWNER TO USER ann")
+    yield server
+    run_as(server, "root", "DROP SCHEMA shop CASCADE", "DROP ROLE clerks")
 
 
 def seen(server: Server, user: str) -> set[str]:
@@ -120,7 +110,13 @@ def test_what_a_stream_is_taken_in_with_is_judged_in_each_refresh(
     shop: Server, tmp_path: Path
 ) -> None:
     run_as(shop, "ann", "GRANT EXECUTE ON FUNCTION shop.vat TO USER eric")
-    run_as(shop, "root", "GRANT CREATE ON SCHEMA shop TO USER eric")
+    run_as(
+        shop,
+        "root",
+        "GRANT CREATE ON SCHEMA shop TO USER eric",
+        f"CREATE EXTERNAL LOCATION arriving URL '{tmp_path}'",
+        "GRANT READ FILES ON EXTERNAL LOCATION arriving TO USER eric",
+    )
     (tmp_path / "1.json").write_text('{"x": 10}')
     stream = f"STREAM read_files(path => '{tmp_path}', format => 'json')"
     run_as(
@@ -138,6 +134,7 @@ def test_what_a_stream_is_taken_in_with_is_judged_in_each_refresh(
             run_as(shop, user, "ALTER MATERIALIZED TABLE shop.taken REFRESH")
     assert run_as(shop, "eric", "SELECT * FROM shop.taken") == [(2,)]
     run_as(shop, "eric", "DROP MATERIALIZED TABLE shop.taken")
+    run_as(shop, "root", "DROP EXTERNAL LOCATION arriving")
 
 
 def test_the_owner_of_a_schema_drops_what_others_made_in_it(shop: Server) -> None:

@@ -100,7 +100,7 @@ def test_a_job_has_the_privileges_of_its_owner(guarded_server: Server) -> None:
         connection.cursor() as cursor,
     ):
         insert = "INSERT INTO jobs.logged SELECT id, title FROM log"
-        last_rows(cursor, "SET 'execution.checkpointing.interval' = '1 s'", GENERATOR)
+        last_rows(cursor, "SET 'execution.checkpointing.interval' = '3 s'", GENERATOR)
         with pytest.raises(tidegate.Error, match="jobs.logged"):
             cursor.execute(insert)
         assert last_rows(cursor, "SHOW JOBS") == []

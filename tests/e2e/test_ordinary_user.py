@@ -11,16 +11,11 @@ import pytest
 
 import tidegate
 from tests.engine.oracle.decision_support import Benchmark
-from tests.support.fixtures.server import Server, run_as, running_server
+from tests.support.fixtures.server import Server, run_as
 from tests.support.full_run import FULL
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600 if FULL else 900)]
 
-CONFIG = """
-[authorization]
-enabled = true
-administrators = ["root"]
-"""
 CREATE = (
     "CREATE MATERIALIZED TABLE reports.{} FRESHNESS = INTERVAL '1' DAY REFRESH_MODE = FULL AS {}"
 )
@@ -31,15 +26,15 @@ SCALE = 0.01 if FULL else 0.001
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def house(guarded_server: Server) -> Iterator[Server]:
     """A server on which ann owns the schema reports, and nothing else."""
-    folder = tmp_path_factory.mktemp("house")
-    file = folder / "tidegate.toml"
-    file.write_text(CONFIG)
-    with running_server(folder, "--config", str(file)) as server:
-        server.wait_for_engine()
-        run_as(server, "ann", "CREATE SCHEMA reports")
-        yield server
+    run_as(guarded_server, "ann", "CREATE SCHEMA reports")
+    yield guarded_server
+    for schema in ("reports", "flights"):
+        tables = run_as(guarded_server, "root", f"SHOW MATERIALIZED TABLES IN {schema}")
+        dropped = [f"DROP MATERIALIZED TABLE {schema}.{name}" for (name,) in tables]
+        run_as(guarded_server, "root", *dropped, f"DROP SCHEMA {schema} CASCADE")
+    run_as(guarded_server, "root", "DROP SCHEMA tpch CASCADE", "DROP EXTERNAL LOCATION staging")
 
 
 def load(server: Server, benchmark: Benchmark, folder: Path) -> None:

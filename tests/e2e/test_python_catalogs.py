@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,19 +12,10 @@ import pytest
 from sqlalchemy import create_engine, inspect
 
 import tidegate
-from tests.support.fixtures.server import Server, run_as, running_server
-from tests.support.plugins import install_examples
+from tests.support.fixtures.server import Server, run_as
 
-pytestmark = pytest.mark.faults  # a server of its own
+pytestmark = pytest.mark.faults  # the server with authorization
 
-CONFIG = """
-[authorization]
-enabled = true
-administrators = ["root"]
-
-[options]
-"materialized-table.initialize" = "ON_CREATE"
-"""
 REGISTER = """
 CREATE TABLE datasets (schema_name TEXT, table_name TEXT, format TEXT, location TEXT,
                        options TEXT, comment TEXT, version TEXT);
@@ -41,42 +31,36 @@ INSERT INTO fields VALUES ('raw', 'rates', 1, 'code', 'string'),
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where catalogs and the server keep their files."""
+    """Where catalogs keep their files."""
     return tmp_path_factory.mktemp("python_catalogs")
 
 
 @pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[Server]:
+def server(guarded_server: Server, folder: Path) -> Iterator[Server]:
     """A server with the catalogs ``files``, which bob may read and ann may change, and ``reg``."""
     for name in ("files", "rates"):
         (folder / name).mkdir()
     (folder / "rates" / "part.csv").write_text("code,rate\nCHF,1.0500\n")
     with closing(sqlite3.connect(folder / "register.db")) as register:
         register.executescript(REGISTER.format(folder=folder))
-    file = folder / "tidegate.toml"
-    file.write_text(CONFIG)
-    paths = [*map(str, install_examples(folder / "site")), os.environ.get("PYTHONPATH", "")]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(paths))
-        with running_server(folder / "server", "--config", str(file)) as server:
-            server.wait_for_engine()
-            run_as(
-                server,
-                "root",
-                f"CREATE CATALOG files WITH ('type' = 'directory', 'path' = '{folder}/files')",
-                "CREATE CATALOG reg WITH ('type' = 'register', "
-                f"'database' = '{folder}/register.db')",
-                "GRANT USE CATALOG ON CATALOG files TO USER bob",
-                "GRANT ALL ON CATALOG files TO USER ann",
-                "GRANT ALL ON CATALOG reg TO USER ann",
-                "CREATE SCHEMA files.s",
-                "CREATE TABLE files.s.t (day STRING, id INT COMMENT 'key', v STRING) USING csv "
-                "PARTITIONED BY (DAY) COMMENT 'of files'",
-                "INSERT INTO files.s.t VALUES (1, 'a', 'd1'), (2, 'b', 'd2')",
-            )
-            run_as(server, "ann", "CREATE SCHEMA ann")
-            run_as(server, "bob", "CREATE SCHEMA bob")
-            yield server
+    run_as(
+        guarded_server,
+        "root",
+        f"CREATE CATALOG files WITH ('type' = 'directory', 'path' = '{folder}/files')",
+        f"CREATE CATALOG reg WITH ('type' = 'register', 'database' = '{folder}/register.db')",
+        "GRANT USE CATALOG ON CATALOG files TO USER bob",
+        "GRANT ALL ON CATALOG files TO USER ann",
+        "GRANT ALL ON CATALOG reg TO USER ann",
+        "CREATE SCHEMA files.s",
+        "CREATE TABLE files.s.t (day STRING, id INT COMMENT 'key', v STRING) USING csv "
+        "PARTITIONED BY (DAY) COMMENT 'of files'",
+        "INSERT INTO files.s.t VALUES (1, 'a', 'd1'), (2, 'b', 'd2')",
+    )
+    for user in ("ann", "bob"):
+        run_as(guarded_server, user, f"CREATE SCHEMA {user}")
+    yield guarded_server
+    dropped = ("CATALOG files", "CATALOG reg", "SCHEMA ann CASCADE", "SCHEMA bob CASCADE")
+    run_as(guarded_server, "root", *(f"DROP {each}" for each in dropped))
 
 
 def refused(server: Server, user: str, text: str) -> str:

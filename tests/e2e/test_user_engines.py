@@ -26,6 +26,7 @@ allow = ["paths", "locations"]
 
 [engine]
 share = "user"
+jars = ["{driver}"]
 
 [engine.own_settings]
 "{link}" = "{bobs}"
@@ -52,10 +53,15 @@ def server(folder: Path) -> Iterator[Server]:
     lake.mkdir()
     secret.write_text("hush-of-bob")
     secret.chmod(0o600)
-    with postgres_metastore(folder) as settings:
+    with postgres_metastore(folder) as metastore:
         file = folder / "tidegate.toml"
-        lines = "\n".join(f'"{key}" = "{value}"' for key, value in settings.items())
-        text = CONFIG.format(link=LINK, bobs=f"file://{lake}", secret=secret, settings=lines)
+        text = CONFIG.format(
+            driver=metastore.driver,
+            link=LINK,
+            bobs=f"file://{lake}",
+            secret=secret,
+            settings=metastore.lines,
+        )
         file.write_text(text)
         file.chmod(0o600)
         with running_server(folder, "--config", str(file)) as server:

@@ -103,6 +103,7 @@ def test_errors_of_spark_that_say_little_have_a_hint(tables: Lake, sql: str, hin
     assert hint in to_server_error(caught.value).hint
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sql", "text"),
     [
@@ -140,6 +141,7 @@ def test_only_names_change_in_the_expanded_query(tables: Lake, sql: str, text: s
     assert analyze(tables, answer.expanded_query).schema == answer.schema
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sql", "text"),
     [
@@ -354,6 +356,7 @@ def test_temporary_things_are_reported(own_tables: Lake) -> None:
     own_tables.sql("DROP TEMPORARY VARIABLE threshold")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sql", "code"),
     [

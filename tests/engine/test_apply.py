@@ -20,7 +20,7 @@ from tidegate_server.engine.incremental.changes import source_change
 from tidegate_server.engine.storage.base import DiffMismatchError, Written
 from tidegate_server.engine.storage.delta import rewrite
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 VALUES = "SELECT * FROM VALUES {} AS v(k, n)"
 ROWS = VALUES.format("('a', 1), ('a', 1), ('a', 1), ('b', 2), (NULL, NULL), (NULL, NULL)")

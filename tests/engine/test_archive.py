@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from pyspark.sql import SparkSession
 
-from tests.engine.conftest import EngineProcess
 from tidegate_server.engine.jvm.jars import resolve_jars
 from tidegate_server.engine.jvm.session import class_archive
 
@@ -28,11 +29,20 @@ def test_another_java_and_other_jars_have_another_archive(home: Path) -> None:
 
 
 @pytest.mark.spark
-def test_the_jvm_reads_the_archive(engine: EngineProcess) -> None:
+def test_the_jvm_reads_the_archive_although_it_has_further_jars(spark_root: SparkSession) -> None:
     archive = class_archive("", resolve_jars())
     if not archive.exists():
         pytest.skip("there is no archive: python -m tidegate_server.engine.jvm.class_archive")
-    children = psutil.Process(engine.process.pid).children(recursive=True)
-    [process] = [child for child in children if child.name() == "java"]
-    mapped = {mapping.path for mapping in process.memory_maps()}
+    gateway: Any = spark_root.sparkContext._gateway
+    class_path = gateway.jvm.java.lang.System.getProperty("java.class.path").split(":")
+    assert "iceberg-spark-runtime" in class_path[-1]
+    mapped = {mapping.path for mapping in psutil.Process(gateway.proc.pid).memory_maps()}
     assert str(archive) in mapped
+
+
+@pytest.mark.spark
+def test_java_keeps_its_temporary_files_where_the_engine_deletes_them(
+    spark_root: SparkSession,
+) -> None:
+    system: Any = spark_root.sparkContext._gateway.jvm.java.lang.System
+    assert system.getProperty("java.io.tmpdir") == spark_root.conf.get("spark.local.dir")

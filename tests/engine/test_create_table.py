@@ -42,6 +42,7 @@ def provider(session: Session, table: str) -> str:
 # ---- the format --------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "statement",
     [
@@ -86,6 +87,7 @@ def test_files_of_another_format_are_not_taken_for_a_table_of_deltas(
 # ---- what fails --------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "statement",
     [

@@ -78,6 +78,7 @@ def test_a_message_that_quotes_a_long_value_is_cut() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("statement", "code", "sqlstate", "said"),
     [

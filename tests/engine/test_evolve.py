@@ -236,6 +236,7 @@ def test_expressions_have_types(session: Session) -> None:
     assert [(c.name, c.type) for c in made] == [("x", "string"), ("y", "int")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("expression", "reason"),
     [

@@ -214,6 +214,7 @@ def _flink(lake: Lake, query: str) -> list[tuple[object, ...]]:
     return [tuple(row) for row in lake.session.sql(translate_query(query).text).collect()]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "expected",
     [NUMBERS, STRINGS, TIMES, COLLECTIONS],
@@ -271,12 +272,14 @@ def test_aggregates_have_flinks_values(lake: Lake) -> None:
     assert sorted(_flink(lake, windows)) == [(1, 1, "a"), (2, 1, "a"), (4, 2, "b")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("query", ["SELECT 1 / 0", "SELECT 1.0 / 0", "SELECT CAST('x' AS INT)"])
 def test_what_fails_in_flink_fails(lake: Lake, query: str) -> None:
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO|CAST_INVALID_INPUT"):
         _flink(lake, query)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("query", "error"),
     [

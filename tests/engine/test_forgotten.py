@@ -27,6 +27,7 @@ def run(lake: Lake, sql: str) -> None:
         lake.sql(sql)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "sql",
     [

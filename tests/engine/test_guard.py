@@ -214,6 +214,7 @@ def test_statements_on_other_tables_pass(mt: Stored) -> None:
     assert {sql: str(answer) for sql, answer in answers.items() if answer} == {}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sql", "hint"),
     [
@@ -243,6 +244,7 @@ def test_the_refusal_names_the_statement_to_use(mt: Stored, sql: str, hint: str)
     assert hint.format(mt=mt.name) in refused.hint
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sql", "place"),
     [
@@ -263,6 +265,7 @@ def test_the_refusal_says_where_the_table_is_named(
     assert (refused.line, refused.column) == place
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "sql",
     [
@@ -309,6 +312,7 @@ def test_a_storage_is_called_by_the_name_of_its_table(lake: Lake) -> None:
     assert refused.message.startswith(f"spark_catalog.{lake.schema}.seen is a materialized table")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sql", "code"),
     [

@@ -61,6 +61,7 @@ def test_rows_are_answered(variables: Session) -> None:
     assert {sql: variables.rows(sql) for sql, _ in ROWS} == dict(ROWS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sql", "variable", "value"),
     [
@@ -92,6 +93,7 @@ def test_a_statement_that_writes_takes_values(session: Session, schema: str) -> 
     assert session.rows("SELECT DISTINCT b, count(*) FROM t GROUP BY b") == [("w", 3)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sql", "code"),
     [

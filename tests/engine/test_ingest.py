@@ -212,6 +212,7 @@ def test_rate_is_a_stream(lake: Lake) -> None:
     assert sorted(found) == list(range(len(found)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("select", "rest", "found"),
     [
@@ -271,6 +272,7 @@ def test_a_missing_source_is_told(lake: Lake) -> None:
     assert caught.value.code == "MT_STREAM_SOURCE"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("format", "options", "stored"),
     [

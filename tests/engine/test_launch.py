@@ -64,6 +64,30 @@ def test_jars_of_the_user_are_added_to_the_class_path(tmp_path: Path) -> None:
     assert settings["spark.driver.extraClassPath"] == "/cache/delta.jar:/opt/driver.jar"
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, "/opt/iceberg.jar:/opt/driver.jar"),
+        ("/a.jar", "/a.jar:/opt/iceberg.jar:/opt/driver.jar"),
+    ],
+)
+def test_further_jars_come_after_those_of_the_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str | None, expected: str
+) -> None:
+    def start() -> None:
+        assert os.environ["SPARK_DIST_CLASSPATH"] == expected
+        raise _StartedError
+
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setattr(launch, "launch_gateway", start)
+    monkeypatch.delenv("SPARK_DIST_CLASSPATH", raising=False)
+    if given is not None:
+        monkeypatch.setenv("SPARK_DIST_CLASSPATH", given)
+    with pytest.raises(_StartedError):
+        launch.start_jvm({}, tmp_path, ["/opt/iceberg.jar", "/opt/driver.jar"])
+    assert os.environ.get("SPARK_DIST_CLASSPATH") == given
+
+
 def test_only_an_engine_among_others_asks_for_a_secret_on_its_ports(tmp_path: Path) -> None:
     places = Directories(tmp_path)
     assert "spark.authenticate" not in spark_settings(options(tmp_path), places, ())

@@ -34,6 +34,7 @@ def lineage(lake: Lake, sql: str) -> dict[str, str]:
     return {name: " ".join(made) for name, made in found.items()}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sql", "expected"),
     [
@@ -98,6 +99,7 @@ def test_the_columns_of_sources_and_those_used(tables: Lake) -> None:
     assert used_columns(plan)[t] == {"a", "b"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sql", "expected"),
     [

@@ -41,6 +41,7 @@ FORMATS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("format", FORMATS)
 def test_rows_that_another_session_wrote_are_read(
     session: Session, other: Session, format: str

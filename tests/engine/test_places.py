@@ -140,6 +140,7 @@ def test_files_of_others_in_the_directory_of_a_table_stay(lake: Lake) -> None:
     shutil.rmtree(mine)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("names", [("plain",), ("x y",)], ids=["files", "mapped names"])
 def test_everything_that_is_a_tables_own_goes(lake: Lake, names: tuple[str, ...]) -> None:
     columns = ", ".join(f"id AS `{name}`" for name in names)
@@ -179,6 +180,7 @@ def test_a_drop_leaves_another_table_of_the_name_alone(lake: Lake) -> None:
     assert lake.rows("SELECT * FROM mt") == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("lost", ["log", "directory", "entry"])
 def test_a_lost_table_is_dropped_and_created_again(
     lake: Lake, places: TableLocations, lost: str
@@ -237,6 +239,7 @@ def test_tables_exchange_their_places(lake: Lake) -> None:
 # ---- tables of earlier versions --------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_a_table_of_an_earlier_version_is_dropped_from_where_it_lies(lake: Lake) -> None:
     old = legacy(lake, beside="mt_5e5b12c0")
     there = warehouse(lake) / "mt"
@@ -248,6 +251,7 @@ def test_a_table_of_an_earlier_version_is_dropped_from_where_it_lies(lake: Lake)
     assert (there / "mine.txt").read_text() == "mine"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("beside", [None, "mt_5e5b12c0"])
 def test_a_table_of_an_earlier_version_is_renamed_where_it_lies(
     lake: Lake, places: TableLocations, beside: str | None
@@ -262,6 +266,7 @@ def test_a_table_of_an_earlier_version_is_renamed_where_it_lies(
     assert not any(path.is_file() for path in warehouse(lake).rglob("*"))
 
 
+@pytest.mark.thorough
 def test_tables_of_earlier_versions_exchange_their_places(lake: Lake) -> None:
     old, new = legacy(lake), Stored(lake, "SELECT 'n' AS k", table="new")
     old.fill()
@@ -304,6 +309,7 @@ def test_dropping_a_converted_table_deletes_its_files(lake: Lake) -> None:
     assert directory_entries(lake) == []
 
 
+@pytest.mark.thorough
 def test_dropping_a_converted_table_of_an_earlier_version_deletes_its_own_files(lake: Lake) -> None:
     old = legacy(lake, beside="mt_5e5b12c0")
     (warehouse(lake) / "mt").mkdir(exist_ok=True)
@@ -313,6 +319,7 @@ def test_dropping_a_converted_table_of_an_earlier_version_deletes_its_own_files(
     assert directory_entries(lake) == ["mt"]
 
 
+@pytest.mark.thorough
 def test_renaming_a_converted_table_of_an_earlier_version_keeps_its_rows(lake: Lake) -> None:
     old = legacy(lake, beside="mt_5e5b12c0")
     old.fill()
@@ -321,6 +328,7 @@ def test_renaming_a_converted_table_of_an_earlier_version_keeps_its_rows(lake: L
     assert lake.rows("SELECT * FROM other") == [("k",)]
 
 
+@pytest.mark.thorough
 def test_dropping_external_tables_keeps_their_files(lake: Lake) -> None:
     place = warehouse(lake) / "mine"
     run(lake, f"CREATE TABLE mine (x INT) USING delta LOCATION '{place}'", "DROP TABLE mine")
@@ -328,6 +336,7 @@ def test_dropping_external_tables_keeps_their_files(lake: Lake) -> None:
     assert (place / "_delta_log").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["", "CASCADE"])
 def test_dropping_a_schema_keeps_files_of_others(
     lake: Lake, make_schema: Callable[[], Lake], how: str
@@ -350,12 +359,14 @@ def test_dropping_a_schema_keeps_files_of_others(
     shutil.rmtree(home)
 
 
+@pytest.mark.thorough
 def test_an_empty_schema_goes_with_its_directory(make_schema: Callable[[], Lake]) -> None:
     other = make_schema()
     run(other, "CREATE TABLE t (x INT) USING delta", f"DROP SCHEMA {other.schema} CASCADE")
     assert not warehouse_of(other).exists()
 
 
+@pytest.mark.thorough
 def test_a_schema_that_is_not_dropped_stays_where_it_is(make_schema: Callable[[], Lake]) -> None:
     other = make_schema()
     run(other, "CREATE TABLE t (x INT) USING delta")
@@ -368,6 +379,7 @@ def test_a_schema_that_is_not_dropped_stays_where_it_is(make_schema: Callable[[]
     other.close()
 
 
+@pytest.mark.thorough
 def test_a_schema_with_nothing_but_a_function_is_not_empty(
     make_schema: Callable[[], Lake],
 ) -> None:
@@ -379,6 +391,7 @@ def test_a_schema_with_nothing_but_a_function_is_not_empty(
     assert not other.root.catalog.databaseExists(other.schema)
 
 
+@pytest.mark.thorough
 def test_a_schema_whose_directory_is_gone_is_dropped(make_schema: Callable[[], Lake]) -> None:
     other = make_schema()
     warehouse(other).rmdir()

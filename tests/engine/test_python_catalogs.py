@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.catalogs.base import CatalogError, CatalogTable, TableColumn
@@ -127,6 +128,18 @@ def test_threads_call_it_at_the_same_time(spark_root: SparkSession, meeting: Mee
     with ThreadPoolExecutor(4) as pool:
         found = [pool.submit(_rows, spark_root, text) for _ in range(4)]
         assert [each.result(_SECONDS) for each in found] == [[(3,)]] * 4
+
+
+def test_threads_call_it_after_a_stream_has_called_python(
+    spark_root: SparkSession, meeting: Meeting
+) -> None:
+    text = "SELECT sum(a) FROM meeting.s.t"
+    with ThreadPoolExecutor(1) as before, ThreadPoolExecutor(1) as after:
+        assert before.submit(_rows, spark_root, text).result(_SECONDS) == [(3,)]
+        # As PySpark does when the first stream begins.
+        ensure_callback_server_started(spark_root.sparkContext._gateway)
+        for pool in (before, after):
+            assert pool.submit(_rows, spark_root, text).result(_SECONDS) == [(3,)]
 
 
 def test_a_thread_of_java_is_told_that_it_cannot_call_it(

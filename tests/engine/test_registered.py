@@ -53,6 +53,7 @@ def test_a_replaced_and_a_restored_table_have_their_own_comments(
     assert session.rows("SELECT x FROM t") == [(1,)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "create",
     [

@@ -176,6 +176,7 @@ def test_a_refresh_sees_its_logical_time(t: Lake) -> None:
     assert str(mt.rows()[0][2]) == "2025-02-28"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sql", "value"),
     [

@@ -11,25 +11,11 @@ from pathlib import Path
 import pytest
 
 import tidegate
-from tests.support.fixtures.server import Server, run_as, running_server
+from tests.support.fixtures.server import Server, run_as
 from tests.support.full_run import FULL
 
-pytestmark = pytest.mark.faults  # a server of its own
+pytestmark = pytest.mark.faults  # the server with authorization
 
-CONFIG = """
-[authorization]
-enabled = true
-administrators = ["root"]
-
-[options]
-"materialized-table.initialize" = "ON_CREATE"
-
-[engine.settings]
-"spark.hadoop.fs.s3a.secret.key" = "hush"
-
-[secrets]
-crm = "hush"
-"""
 HUSH = "hush"
 DENIED = "ACCESS_DENIED"
 CATALOG = "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
@@ -37,23 +23,25 @@ HIVE = "org.apache.hadoop.hive.ql.io"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("attacked")
-    file = folder / "tidegate.toml"
-    file.write_text(CONFIG)
-    with running_server(folder, "--config", str(file)) as server:
-        server.wait_for_engine()
-        run_as(
-            server,
-            "ann",
-            "CREATE SCHEMA pay",
-            "CREATE TABLE pay.salaries AS SELECT 'hush' AS who, 1 AS salary",
-            "CREATE MATERIALIZED TABLE pay.totals FRESHNESS = INTERVAL '1' DAY "
-            "AS SELECT who, sum(salary) AS total FROM pay.salaries GROUP BY who",
-            "CREATE VIEW pay.peek AS SELECT * FROM pay.totals",
-        )
-        run_as(server, "bob", "CREATE SCHEMA bob", "CREATE TABLE bob.own AS SELECT 1 AS a")
-        yield server
+def server(guarded_server: Server) -> Iterator[Server]:
+    run_as(
+        guarded_server,
+        "ann",
+        "CREATE SCHEMA pay",
+        "CREATE TABLE pay.salaries AS SELECT 'hush' AS who, 1 AS salary",
+        "CREATE MATERIALIZED TABLE pay.totals FRESHNESS = INTERVAL '1' DAY "
+        "AS SELECT who, sum(salary) AS total FROM pay.salaries GROUP BY who",
+        "CREATE VIEW pay.peek AS SELECT * FROM pay.totals",
+    )
+    run_as(guarded_server, "bob", "CREATE SCHEMA bob", "CREATE TABLE bob.own AS SELECT 1 AS a")
+    yield guarded_server
+    run_as(
+        guarded_server,
+        "root",
+        "DROP MATERIALIZED TABLE pay.totals",
+        "DROP SCHEMA pay CASCADE",
+        "DROP SCHEMA bob CASCADE",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -298,7 +286,7 @@ RESERVED = [
 
 
 @pytest.fixture(scope="module")
-def landing(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def landing(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An external location whose files bob may read, beside one of others."""
     folder = tmp_path_factory.mktemp("files")
     landing, other, secret = folder / "landing", folder / "other", folder / "secret"
@@ -322,11 +310,12 @@ def landing(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"CREATE TABLE pay.landed USING delta LOCATION '{landing}/anns' AS SELECT 'hush' AS who",
     )
     assert run_as(server, "bob", f"SELECT * FROM csv.`{landing}/in`") == [("fine",)]
-    return landing
+    yield landing
+    run_as(server, "root", "DROP EXTERNAL LOCATION landing", "DROP EXTERNAL LOCATION other")
 
 
 @pytest.fixture(scope="module")
-def connection(server: Server) -> str:
+def connection(server: Server) -> Iterator[str]:
     """A connection to a database in memory, in which a user without its privilege finds nothing."""
     options = (
         "url 'jdbc:derby:memory:crm;create=true', driver 'org.apache.derby.jdbc.EmbeddedDriver'"
@@ -337,7 +326,8 @@ def connection(server: Server) -> str:
         f"CREATE CONNECTION crm TYPE jdbc OPTIONS ({options}, password secret('crm'))",
         "CREATE TABLE crm.APP.LEADS AS SELECT 'hush' AS who",
     )
-    return "crm"
+    yield "crm"
+    run_as(server, "root", "DROP CONNECTION crm")
 
 
 @pytest.mark.parametrize(

@@ -86,18 +86,21 @@ public class PythonCatalogs {
 
   private final ObjectMapper json = new ObjectMapper();
   private Function python;
-  private py4j.Py4JPythonClientPerThread client;
+  private py4j.GatewayServer server;
+  private Object first;
   private Set sources = new HashSet();
 
   /**
    * Sets who answers.
    *
-   * @param client the one that knows the connections of threads.
+   * @param server the one whose client knows the connections of threads. PySpark replaces the client
+   *     when the first stream calls Python; the new one knows those of later threads.
    * @param sources the classes of the data sources that tables may have.
    */
-  public void connect(Function python, Object client, List sources) {
+  public void connect(Function python, Object server, List sources) {
     this.python = python;
-    this.client = (py4j.Py4JPythonClientPerThread) client;
+    this.server = (py4j.GatewayServer) server;
+    this.first = this.server.getCallbackClient();
     this.sources = new HashSet(sources);
   }
 
@@ -126,7 +129,7 @@ public class PythonCatalogs {
   }
 
   private JsonNode call(String name, ObjectNode request) {
-    if (client.getPerThreadConnection() == null) {
+    if (!knowsThread(first) && !knowsThread(server.getCallbackClient())) {
       throw failure(name, "failed", "it was used on a thread that Spark had started");
     }
     JsonNode answer;
@@ -139,6 +142,10 @@ public class PythonCatalogs {
       throw failure(name, answer.get("failure").asText(), answer.get("reason").asText());
     }
     return answer.get("value");
+  }
+
+  private static boolean knowsThread(Object client) {
+    return ((py4j.Py4JPythonClientPerThread) client).getPerThreadConnection() != null;
   }
 
   private static RuntimeException failure(String name, String kind, String reason) {

@@ -48,12 +48,12 @@ def python_catalogs(spark: SparkSession, *, uses: Any) -> Any:
 def connect_python(spark: SparkSession, catalogs: Any) -> None:
     """Have the catalogs written in Python answered by this process."""
     gateway: Any = spark.sparkContext._gateway
-    client = JavaObject("GATEWAY_SERVER", gateway._gateway_client).getCallbackClient()
+    server = JavaObject("GATEWAY_SERVER", gateway._gateway_client)
     sources = java(spark).java.util.ArrayList()
     for name, need in tables.source_needs().items():
         if need in _SOURCES and not name.startswith(_HIVE):
             sources.add(name)
-    catalogs.connect(_Callback(CatalogCalls(_find_type)), client, sources)
+    catalogs.connect(_Callback(CatalogCalls(_find_type)), server, sources)
 
 
 def _find_type(name: str) -> PythonCatalogType:

@@ -60,17 +60,19 @@ def cache_dir() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "tidegate" / "jars"
 
 
-def resolve_jars(
-    java_home: str = "", *, kafka: bool = False, iceberg: bool = False
-) -> tuple[Path, ...]:
-    """Return the paths of the jars, fetching missing ones.
+def resolve_jars(java_home: str = "") -> tuple[Path, ...]:
+    """Return the paths of the jars of every engine, fetching missing ones.
 
-    :param kafka: whether to include the jars for Kafka.
-    :param iceberg: whether to include the jar for Iceberg.
     :raises ServerError: ENGINE_UNAVAILABLE if a jar is not cached and cannot be fetched.
     """
-    wanted = (*JARS, *(KAFKA if kafka else ()), *(ICEBERG if iceberg else ()))
-    return fetch_jars(wanted, java_home)
+    return fetch_jars(JARS, java_home)
+
+
+def optional_jars(
+    java_home: str = "", *, kafka: bool = False, iceberg: bool = False
+) -> tuple[Path, ...]:
+    """Return the paths of the jars for Kafka and Iceberg; raises as :func:`resolve_jars`."""
+    return fetch_jars((*(KAFKA if kafka else ()), *(ICEBERG if iceberg else ())), java_home)
 
 
 def fetch_jars(jars: Sequence[Jar], java_home: str = "") -> tuple[Path, ...]:

@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,11 +15,16 @@ from pyspark.java_gateway import launch_gateway
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _SHELL = "pyspark-shell"
+_CLASS_PATH = "SPARK_DIST_CLASSPATH"
+"""The variable with what Spark's launcher appends to the class path."""
 _FOLDER = "launch-"
 
 
-def start_jvm(settings: Mapping[str, str], folder: Path) -> None:
+def start_jvm(settings: Mapping[str, str], folder: Path, jars: Sequence[str] = ()) -> None:
     """Start the JVM of this process, unless it runs already.
+
+    The jars are the last of its class path: an archive of classes remains valid if the class path
+    begins with that for which it was created.
 
     PySpark would pass every setting on the command line, which any user can read. They are written
     to a file of ``folder`` instead, which exists only until the JVM has read it. A file that a
@@ -29,7 +34,11 @@ def start_jvm(settings: Mapping[str, str], folder: Path) -> None:
         running = SparkContext._gateway is not None
     if running:
         return
-    with _settings_file(settings, folder) as file, _submit_arguments(file):
+    with (
+        _settings_file(settings, folder) as file,
+        _submit_arguments(file),
+        _appended_jars(jars),
+    ):
         gateway = launch_gateway()
     SparkContext._ensure_initialized(gateway=gateway)
 
@@ -55,17 +64,31 @@ def _settings_file(settings: Mapping[str, str], folder: Path) -> Iterator[Path]:
 @contextmanager
 def _submit_arguments(file: Path) -> Iterator[None]:
     """Have PySpark start ``spark-submit`` with the file; arguments of the user are kept."""
-    given = os.environ.get(_ARGUMENTS)
     # Without the second option the file would replace spark-defaults.conf.
     own = f"--properties-file {shlex.quote(str(file))} --load-spark-defaults"
-    os.environ[_ARGUMENTS] = f"{own} {given or _SHELL}"
+    with _variable(_ARGUMENTS, f"{own} {os.environ.get(_ARGUMENTS) or _SHELL}"):
+        yield
+
+
+@contextmanager
+def _appended_jars(jars: Sequence[str]) -> Iterator[None]:
+    given = os.environ.get(_CLASS_PATH, "")
+    with _variable(_CLASS_PATH, ":".join(filter(None, [given, *jars]))):
+        yield
+
+
+@contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    """Set a variable of the environment for a while."""
+    given = os.environ.get(name)
+    os.environ[name] = value
     try:
         yield
     finally:
         if given is None:
-            del os.environ[_ARGUMENTS]
+            del os.environ[name]
         else:
-            os.environ[_ARGUMENTS] = given
+            os.environ[name] = given
 
 
 def _escaped(text: str) -> str:

@@ -20,7 +20,7 @@ from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.requests import EngineOptions
 from tidegate_server.core.model.secrets import SENSITIVE_NAME
 from tidegate_server.core.permissions import umask_for
-from tidegate_server.engine.jvm.jars import CACHE_VARIABLE, cache_dir, resolve_jars
+from tidegate_server.engine.jvm.jars import CACHE_VARIABLE, cache_dir, optional_jars, resolve_jars
 from tidegate_server.engine.jvm.launch import start_jvm
 
 logger = logging.getLogger(__name__)
@@ -164,7 +164,8 @@ def start_spark(options: EngineOptions, directories: Directories) -> SparkSessio
     :raises ServerError: ENGINE_UNAVAILABLE if the Delta jars are unavailable.
     """
     _prepare_environment(options)
-    jars = resolve_jars(options.java_home, kafka=options.kafka, iceberg=options.iceberg)
+    jars = resolve_jars(options.java_home)
+    optional = optional_jars(options.java_home, kafka=options.kafka, iceberg=options.iceberg)
     _write_log_settings(directories.logs)
     # PySpark would also write every failed query to standard error.
     logging.getLogger("SQLQueryContextLogger").disabled = True
@@ -175,7 +176,7 @@ def start_spark(options: EngineOptions, directories: Directories) -> SparkSessio
         "spark.sql.catalogImplementation": "hive",
         **spark_settings(options, directories, jars),
     }
-    start_jvm(settings, directories.scratch)
+    start_jvm(settings, directories.scratch, [*map(str, optional), *options.jars])
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -190,7 +191,10 @@ def umask_of(options: EngineOptions) -> int:
 def spark_settings(
     options: EngineOptions, directories: Directories, jars: tuple[Path, ...]
 ) -> dict[str, str]:
-    """Return every setting of the root session; those of the options take precedence."""
+    """Return every setting of the root session; those of the options take precedence.
+
+    :param jars: those of every engine.
+    """
     limit = max(_RESULT_LIMIT_FACTOR * options.direct_bytes, 64 << 20)
     settings = {
         "spark.driver.memory": options.driver_memory,
@@ -243,7 +247,7 @@ def spark_settings(
 
 def _class_path(options: EngineOptions, jars: tuple[Path, ...]) -> str:
     given = options.settings.get("spark.driver.extraClassPath", "")
-    return ":".join([*map(str, jars), *options.jars, *filter(None, [given])])
+    return ":".join([*map(str, jars), *filter(None, [given])])
 
 
 def _is_local(master: str) -> bool:
@@ -273,6 +277,8 @@ def _java_options(options: EngineOptions, directories: Directories, jars: tuple[
         "-Dderby.stream.error.logSeverityLevel=50000",
         "-Dderby.language.logStatementText=false",
         f"-XX:ErrorFile={directories.logs / 'hs_err_pid%p.log'}",
+        # A killed JVM leaves native libraries and directories of Hive and Spark there.
+        f"-Djava.io.tmpdir={directories.scratch}",
         "-Dio.netty.tryReflectionSetAccessible=true",
         # Otherwise xpath() fetches the DTD and the entities that a document names, from anywhere.
         "-Djavax.xml.accessExternalDTD=",
