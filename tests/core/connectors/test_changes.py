@@ -6,7 +6,7 @@ import pytest
 
 from tidegate_server.core.connectors.changes import FORMATS, change_key, events_query
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.sql.changes import events_of
+from tidegate_server.core.sql.external.changes import events_of
 from tidegate_server.core.sql.parse import parse
 from tidegate_server.core.sql.statements import SparkStatement
 

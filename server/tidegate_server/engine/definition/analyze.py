@@ -19,7 +19,7 @@ from tidegate_server.core.model.table import ColumnOrigin
 from tidegate_server.core.model.types import Schema, distinct_names
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.core.model.zones import SESSION_ZONE
-from tidegate_server.core.sql.changes import events_of
+from tidegate_server.core.sql.external.changes import events_of
 from tidegate_server.core.sql.streams import Stream, find_stream, reject_readers
 from tidegate_server.engine.query.connector_views import expand_connectors
 from tidegate_server.engine.query.determinism import time_dependent, unstable_parts

@@ -24,7 +24,7 @@ from tidegate_server.core.refresh.request import (
     RefreshPlan,
 )
 from tidegate_server.core.refresh.steps import IngestRows
-from tidegate_server.core.sql.changes import events_of
+from tidegate_server.core.sql.external.changes import events_of
 from tidegate_server.core.sql.streams import find_stream
 from tidegate_server.engine.gate.gate import enforcing
 from tidegate_server.engine.query.streams import stream_view
