@@ -58,6 +58,7 @@ def test_other_statements_stay_as_they_are(text: str) -> None:
     [
         ("CREATE TEMPORARY TABLE t (a INT) WITH ('x' = 'y')", 8, "without a connector"),
         ("CREATE TABLE t WITH ()", 23, "expected AS"),
+        ("CREATE TABLE t (a INT) WITH ('Connector' = 'kafka')", 29, "The option 'Connector'"),
         ("CREATE TABLE t (a AS 1) WITH ()", 16, "The column a"),
         ("CREATE TABLE t (a INT, WATERMARK FOR a AS a) WITH ()", 16, "A WATERMARK"),
         ("CREATE TABLE t (a INT, CONSTRAINT c EXPECT (a > 1)) WITH ()", 16, "A constraint"),
@@ -67,3 +68,19 @@ def test_what_a_plain_table_cannot_have_is_rejected(text: str, place: int, words
     with pytest.raises(ServerError, match=words) as caught:
         parse(text)
     assert caught.value.column == place
+
+
+def test_a_connector_in_a_comment_is_none() -> None:
+    found = _parsed("CREATE TABLE t (a INT) WITH ('x' = 'y' -- 'connector' = 'kafka'\n)")
+    assert found.text == "CREATE TABLE `t` (`a` INT) USING delta TBLPROPERTIES ('x' = 'y')"
+
+
+def test_keys_of_rows_that_are_no_changes_produce_a_warning() -> None:
+    columns = "(a INT, PRIMARY KEY (a) NOT ENFORCED)"
+    [remark] = _parsed(f"CREATE TABLE t {columns} WITH ('connector' = 'datagen')").remarks
+    assert remark.startswith("The primary key (a) has no effect")
+    changes = (
+        "'connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'b:1', "
+        "'format' = 'debezium-json'"
+    )
+    assert _parsed(f"CREATE TABLE t {columns} WITH ({changes})").remarks == ()

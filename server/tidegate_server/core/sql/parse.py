@@ -99,9 +99,8 @@ def parse(text: str) -> Statement:
 
 def _table_with_options(text: str) -> tuple[str, tuple[str, ...]]:
     """Return Spark's statement for CREATE TABLE ... WITH (...), and warnings."""
-    if names_connector(text):
-        return connector_view(text, _tokens(text)), ()
-    return plain_table(text, _tokens(text))
+    found = connector_view(text, _tokens(text)) if names_connector(text) else None
+    return found or plain_table(text, _tokens(text))
 
 
 def _blank_out(text: str, start: int, end: int) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlglot.tokenizer_core import Token
 
+from tidegate_server.core.connectors.changes import change_key
 from tidegate_server.core.connectors.columns import ConnectorColumn, ConnectorTable
 from tidegate_server.core.connectors.options import OptionError
-from tidegate_server.core.connectors.tables import UnknownConnectorError, view_of
+from tidegate_server.core.connectors.tables import PROPERTY, UnknownConnectorError, view_of
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 from tidegate_server.core.sql import clauses
@@ -44,9 +45,10 @@ def names_connector(text: str) -> bool:
     return _CONNECTOR.search(text) is not None
 
 
-def connector_view(text: str, tokens: Sequence[Token]) -> str:
-    """Return the statement that creates the view.
+def connector_view(text: str, tokens: Sequence[Token]) -> tuple[str, tuple[str, ...]] | None:
+    """Return the statement that creates the view, and warnings about what has no effect.
 
+    :return: None if the table has no option 'connector'.
     :raises ServerError: PARSE_SYNTAX, INVALID_CONNECTOR or NOT_SUPPORTED, with a position.
     """
     at = Cursor(text, tokens)
@@ -69,6 +71,8 @@ def connector_view(text: str, tokens: Sequence[Token]) -> str:
     options_at = at.offset
     options = clauses.options(at)
     at.end()
+    if PROPERTY not in options:
+        return None
     table = ConnectorTable(
         columns=_columns(at, listed, columns_at),
         options=options,
@@ -85,7 +89,7 @@ def connector_view(text: str, tokens: Sequence[Token]) -> str:
         raise at.failure(
             Code.INVALID_CONNECTOR,
             offset=options_at,
-            connector=options["connector"],
+            connector=options[PROPERTY],
             reason=str(error),
         ) from error
     except UnknownConnectorError as error:
@@ -93,7 +97,13 @@ def connector_view(text: str, tokens: Sequence[Token]) -> str:
         raise _unsupported(at, name_at, what, error.hint) from error
     if view.properties:
         words.append(f"TBLPROPERTIES ({', '.join(_pairs(view.properties))})")
-    return f"{' '.join(words)} AS {view.query}"
+    return f"{' '.join(words)} AS {view.query}", tuple(_remarks(table, view.query))
+
+
+def _remarks(table: ConnectorTable, query: str) -> Iterator[str]:
+    if table.primary_key and not change_key(query):
+        key = ", ".join(table.primary_key)
+        yield f"The primary key ({key}) has no effect: the rows are not changes by a key."
 
 
 def _pairs(given: Mapping[str, str]) -> Iterator[str]:

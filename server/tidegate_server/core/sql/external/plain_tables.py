@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlglot.tokenizer_core import Token
 
+from tidegate_server.core.connectors.tables import PROPERTY
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 from tidegate_server.core.sql import clauses
@@ -47,7 +48,11 @@ def plain_table(text: str, tokens: Sequence[Token]) -> tuple[str, tuple[str, ...
     if at.accept("PARTITIONED", "BY"):
         words.append(f"PARTITIONED BY ({', '.join(map(quote_identifier, clauses.names(at)))})")
     at.expect("WITH")
+    options_at = at.offset
     properties = clauses.options(at)
+    for key in properties:
+        if key.lower() == PROPERTY:
+            raise _unsupported(at, options_at, f"The option '{key}'", f"Write '{PROPERTY}'.")
     remarks = list(_remarks(properties))
     if listed.primary_key is not None:
         key = ", ".join(listed.primary_key.columns)
