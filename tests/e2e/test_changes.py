@@ -211,7 +211,6 @@ def test_deaths_of_broker_engine_and_gateway_lose_and_double_nothing(
     time.sleep(5)  # refreshes fail meanwhile
     kafka_broker.start()
     arrive(3)
-    run_as(server, "carl", "ALTER MATERIALIZED TABLE m RESUME")
     wait_until(lambda: _settled(server) == state, "the events after the broker's death", 180)
     processes = server.processes()
     server.process.kill()
