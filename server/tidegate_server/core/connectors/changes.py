@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidegate_server.core.connectors import options
-from tidegate_server.core.connectors.columns import ConnectorColumn, ConnectorTable
-from tidegate_server.core.connectors.formats import json_options, schema_of
+from tidegate_server.core.connectors.columns import ConnectorColumn, ConnectorTable, listed
+from tidegate_server.core.connectors.formats import json_options, map_sql, schema_of
 from tidegate_server.core.connectors.options import OptionError
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 
@@ -171,15 +171,9 @@ def changes_query(
         raise OptionError(f"the primary key has the column {missing[0]}, which is computed")
     inner = ", ".join(f"{value} AS {quote_identifier(name)}" for name, value in values.items())
     events = f"SELECT {inner}, {deleted} AS {DELETED}, {sequence} AS {SEQUENCE} FROM {relation}"
-    outer = ", ".join(
-        quote_identifier(each.name)
-        if each.type
-        else f"{each.expression} AS {quote_identifier(each.name)}"
-        for each in table.columns
-    )
     key = ", ".join(quote_identifier(names[name.lower()]) for name in table.primary_key)
     return (
-        f"SELECT {outer} /* changes by {key} */ FROM (SELECT _last.* FROM (SELECT "
+        f"SELECT {listed(table)} /* changes by {key} */ FROM (SELECT _last.* FROM (SELECT "
         f"max_by(struct(*), {SEQUENCE}) AS _last FROM ({_EVENTS}{events}{_END}) GROUP BY {key})) "
         f"WHERE NOT {DELETED}"
     )
@@ -210,8 +204,7 @@ def show_events(text: str) -> str:
 def _parse(schema: str, values: Mapping[str, Any], *, lenient: bool) -> str:
     given = {"mode": "PERMISSIVE" if lenient else "FAILFAST"}
     given |= json_options(values)
-    pairs = ", ".join(quote_literal(each) for pair in given.items() for each in pair)
-    return f"from_json(CAST(value AS STRING), {quote_literal(schema)}, map({pairs}))"
+    return f"from_json(CAST(value AS STRING), {quote_literal(schema)}, {map_sql(given)})"
 
 
 def _filters(values: Mapping[str, Any], place: str) -> list[str]:

@@ -55,10 +55,14 @@ def select(table: ConnectorTable, values: Mapping[str, str], relation: str) -> s
     inner = ", ".join(f"{value} AS {quote_identifier(name)}" for name, value in values.items())
     if all(each.type for each in table.columns):
         return f"SELECT {inner} FROM {relation}"
-    outer = ", ".join(
+    return f"SELECT {listed(table)} FROM (SELECT {inner} FROM {relation})"
+
+
+def listed(table: ConnectorTable) -> str:
+    """Return the columns of a table as SQL, over those that the connector fills."""
+    return ", ".join(
         quote_identifier(each.name)
         if each.type
         else f"{each.expression} AS {quote_identifier(each.name)}"
         for each in table.columns
     )
-    return f"SELECT {outer} FROM (SELECT {inner} FROM {relation})"

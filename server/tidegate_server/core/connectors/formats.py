@@ -169,6 +169,11 @@ def schema_of(columns: Sequence[ConnectorColumn]) -> str:
     return ", ".join(f"{quote_identifier(each.name)} {each.type}" for each in columns)
 
 
+def map_sql(given: Mapping[str, str]) -> str:
+    """Return options as a map in SQL."""
+    return f"map({', '.join(quote_literal(each) for pair in given.items() for each in pair)})"
+
+
 def require_text(format: Format, columns: Sequence[ConnectorColumn]) -> None:
     """Require that a table in the format raw has one column of bytes or text.
 
@@ -227,6 +232,5 @@ def decode(
         given |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _MALFORMED}
         schema += f", {_MALFORMED} STRING"
         conditions.append(f"{name}.{_MALFORMED} IS NULL")
-    pairs = ", ".join(quote_literal(each) for pair in given.items() for each in pair)
-    call = f"from_{format.name}({text}, {quote_literal(schema)}, map({pairs}))"
+    call = f"from_{format.name}({text}, {quote_literal(schema)}, {map_sql(given)})"
     return Decoded(call, fields, " AND ".join(conditions))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate_server.core.connectors.columns import ConnectorColumn
-from tidegate_server.core.connectors.formats import Format, schema_of
+from tidegate_server.core.connectors.formats import Format, map_sql, schema_of
 from tidegate_server.core.connectors.options import OptionError
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 from tidegate_server.core.model.types import TypeKind, parse_type
@@ -190,10 +190,7 @@ def encoded(format: Format, columns: list[ConnectorColumn], *, prefix: str = "")
         f"{quote_literal(each.name.removeprefix(prefix))}, {_field_sql(each, format)}"
         for each in columns
     )
-    pairs = ", ".join(
-        quote_literal(each) for pair in format.writer_options().items() for each in pair
-    )
-    return f"to_{format.name}(named_struct({fields}), map({pairs}))"
+    return f"to_{format.name}(named_struct({fields}), {map_sql(format.writer_options())})"
 
 
 def kafka_sink(

@@ -1118,7 +1118,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
 
     /**
      * Whether a command gives a view a text that says how rows are inserted. They are written with
-     * the rights of its owner, so nobody else may say it.
+     * the rights of its owner, so only the owner may change it.
      */
     private boolean writesMark(LogicalPlan node) {
       String name = node.getClass().getSimpleName();

@@ -110,10 +110,10 @@ def drop_as_view(spark: SparkSession, text: str) -> str:
 
 def sink_text(spark: SparkSession, name: TableName) -> str | None:
     """Return what defines a connector's table that can be written; None for anything else."""
-    entry = entry_of(spark, name)
-    if entry is None or not entry.viewText().isDefined():
+    view = _view(spark, (name.catalog, name.schema, name.table))
+    if view is None:
         return None
-    text = str(entry.viewText().get())
+    text = str(view.viewText().get())
     mark = mark_of(text)
     return None if mark is None or mark.refused else text
 

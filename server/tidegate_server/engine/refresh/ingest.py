@@ -166,11 +166,10 @@ def _taken_in(
     offsets = last.record.offsets if last is not None else None
     place = checkpoint.prepare(order.epoch, offsets, str(order.name))
     base = last.version if last is not None else None
-    key, text = change_key(order.expanded_query), order.expanded_query
-    if key and (events := events_of(text)) is not None:
-        text = events
-    stream = find_stream(text, stored=True)
-    if stream is None:
+    key = change_key(order.expanded_query)
+    text = events_of(order.expanded_query) if key else order.expanded_query
+    stream = None if text is None else find_stream(text, stored=True)
+    if text is None or stream is None:
         raise AssertionError("a table over a stream has it in its query")
     landing = _Landing(order, format, checkpoint, place, base, key)
     with stream_view(session, stream, text):

@@ -94,9 +94,9 @@ def connector_view(text: str, tokens: Sequence[Token]) -> tuple[str, tuple[str, 
         ) from error
     except UnknownConnectorError as error:
         what = f"The {error} of the table {'.'.join(name)}"
-        raise _unsupported(at, name_at, what, error.hint) from error
+        raise unsupported(at, name_at, what, error.hint) from error
     if view.properties:
-        words.append(f"TBLPROPERTIES ({', '.join(_pairs(view.properties))})")
+        words.append(f"TBLPROPERTIES ({', '.join(pairs(view.properties))})")
     return f"{' '.join(words)} AS {view.query}", tuple(_remarks(table, view.query))
 
 
@@ -106,7 +106,8 @@ def _remarks(table: ConnectorTable, query: str) -> Iterator[str]:
         yield f"The primary key ({key}) has no effect: the rows are not changes by a key."
 
 
-def _pairs(given: Mapping[str, str]) -> Iterator[str]:
+def pairs(given: Mapping[str, str]) -> Iterator[str]:
+    """Yield properties as SQL."""
     return (f"{quote_literal(key)} = {quote_literal(value)}" for key, value in given.items())
 
 
@@ -118,10 +119,10 @@ def _column(column: ConnectorColumn) -> str:
 def _columns(at: Cursor, listed: ColumnList, offset: int) -> tuple[ConnectorColumn, ...]:
     if listed.watermark is not None:
         hint = "Leave it out: all rows are read, however late they are."
-        raise _unsupported(at, offset, "A WATERMARK of a connector's table", hint)
+        raise unsupported(at, offset, "A WATERMARK of a connector's table", hint)
     if listed.expectations or listed.assertions:
         hint = "Write it into the materialized table that reads this one."
-        raise _unsupported(at, offset, "A constraint of a connector's table", hint)
+        raise unsupported(at, offset, "A constraint of a connector's table", hint)
     found = []
     for column in listed.columns:
         match column:
@@ -144,7 +145,7 @@ def _columns(at: Cursor, listed: ColumnList, offset: int) -> tuple[ConnectorColu
                 )
             case other:
                 what = f"The column {other.name} without a type"
-                raise _unsupported(at, offset, what, "Write its type.")
+                raise unsupported(at, offset, what, "Write its type.")
     return tuple(found)
 
 
@@ -154,9 +155,10 @@ def _key(at: Cursor, listed: ColumnList, offset: int) -> tuple[str, ...]:
     names = {column.name.lower() for column in listed.columns}
     for name in listed.primary_key.columns:
         if name.lower() not in names:
-            raise _unsupported(at, offset, f"A primary key on {name}", "There is no such column.")
+            raise unsupported(at, offset, f"A primary key on {name}", "There is no such column.")
     return listed.primary_key.columns
 
 
-def _unsupported(at: Cursor, offset: int, what: str, hint: str) -> ServerError:
+def unsupported(at: Cursor, offset: int, what: str, hint: str) -> ServerError:
+    """Return the error for what a table cannot have."""
     return at.failure(Code.NOT_SUPPORTED, offset=offset, what=what, hint=hint)

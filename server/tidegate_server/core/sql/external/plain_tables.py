@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from sqlglot.tokenizer_core import Token
 
 from tidegate_server.core.connectors.tables import PROPERTY
-from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 from tidegate_server.core.sql import clauses
 from tidegate_server.core.sql.columns import ColumnList, column_list
 from tidegate_server.core.sql.cursor import Cursor
+from tidegate_server.core.sql.external.connector_tables import pairs, unsupported
 from tidegate_server.core.sql.statements import PhysicalColumn
 
 KEY_PROPERTY = "primary-key"
@@ -32,7 +32,7 @@ def plain_table(text: str, tokens: Sequence[Token]) -> tuple[str, tuple[str, ...
     at.expect("CREATE")
     if at.sees("TEMPORARY") or at.sees("TEMP"):
         hint = "Add 'connector' = '...', or create a view: CREATE TEMPORARY VIEW."
-        raise _unsupported(at, at.offset, "A temporary table without a connector", hint)
+        raise unsupported(at, at.offset, "A temporary table without a connector", hint)
     at.expect("TABLE")
     words = ["CREATE TABLE"]
     if at.accept("IF", "NOT", "EXISTS"):
@@ -52,7 +52,7 @@ def plain_table(text: str, tokens: Sequence[Token]) -> tuple[str, tuple[str, ...
     properties = clauses.options(at)
     for key in properties:
         if key.lower() == PROPERTY:
-            raise _unsupported(at, options_at, f"The option '{key}'", f"Write '{PROPERTY}'.")
+            raise unsupported(at, options_at, f"The option '{key}'", f"Write '{PROPERTY}'.")
     remarks = list(_remarks(properties))
     if listed.primary_key is not None:
         key = ", ".join(listed.primary_key.columns)
@@ -62,7 +62,7 @@ def plain_table(text: str, tokens: Sequence[Token]) -> tuple[str, tuple[str, ...
             "have the same key."
         )
     if properties:
-        words.append(f"TBLPROPERTIES ({', '.join(_pairs(properties))})")
+        words.append(f"TBLPROPERTIES ({', '.join(pairs(properties))})")
     if at.sees("AS"):
         words.append(text[at.offset :])
     elif listed.columns:
@@ -75,15 +75,15 @@ def plain_table(text: str, tokens: Sequence[Token]) -> tuple[str, tuple[str, ...
 def _columns(at: Cursor, listed: ColumnList, offset: int) -> Iterator[str]:
     if listed.watermark is not None:
         hint = "Leave it out, or give it to a materialized table."
-        raise _unsupported(at, offset, "A WATERMARK of a plain table", hint)
+        raise unsupported(at, offset, "A WATERMARK of a plain table", hint)
     if listed.expectations or listed.assertions:
         hint = "Use ALTER TABLE ... ADD CONSTRAINT name CHECK (...), or a materialized table."
-        raise _unsupported(at, offset, "A constraint of a plain table", hint)
+        raise unsupported(at, offset, "A constraint of a plain table", hint)
     for column in listed.columns:
         if not isinstance(column, PhysicalColumn):
             what = f"The column {column.name}, which is computed, metadata or without a type,"
             hint = "Write its type, and compute it in queries or in a view."
-            raise _unsupported(at, offset, what, hint)
+            raise unsupported(at, offset, what, hint)
         null = "" if column.nullable else " NOT NULL"
         comment = "" if column.comment is None else f" COMMENT {quote_literal(column.comment)}"
         yield f"{quote_identifier(column.name)} {column.type}{null}{comment}"
@@ -97,11 +97,3 @@ def _remarks(options: Mapping[str, str]) -> Iterator[str]:
             yield f"'{key}' has no effect: a Delta table has no buckets; it is only stored."
         elif (key, value) != (_FORMAT, "delta"):
             yield f"'{key}' has no effect: it is not an option of Delta tables; it is only stored."
-
-
-def _pairs(given: Mapping[str, str]) -> Iterator[str]:
-    return (f"{quote_literal(key)} = {quote_literal(value)}" for key, value in given.items())
-
-
-def _unsupported(at: Cursor, offset: int, what: str, hint: str) -> ServerError:
-    return at.failure(Code.NOT_SUPPORTED, offset=offset, what=what, hint=hint)
