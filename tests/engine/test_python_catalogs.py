@@ -18,7 +18,7 @@ from tidegate_server.core.messages.requests import CatalogDefinition, ListCatalo
 from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.engine.gate import python_catalogs
 from tidegate_server.engine.gate.catalogs import check_catalog, inspect_catalog, put_catalogs
-from tidegate_server.engine.gate.gate import catalogs, suspended
+from tidegate_server.engine.gate.gate import catalogs, places, suspended
 from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.metastore.foreign import list_catalog
 from tidegate_server.engine.storage.jvm import compiled_instance
@@ -138,6 +138,13 @@ def test_threads_call_it_after_a_stream_has_called_python(
         assert before.submit(_rows, spark_root, text).result(_SECONDS) == [(3,)]
         # As PySpark does when the first stream begins.
         ensure_callback_server_started(spark_root.sparkContext._gateway)
+        for pool in (before, after):
+            assert pool.submit(_rows, spark_root, text).result(_SECONDS) == [(3,)]
+        # As a second gate of the process does.
+        put_catalogs(spark_root, [])
+        python = python_catalogs.python_catalogs(spark_root, uses=places(spark_root))
+        python_catalogs.connect_python(spark_root, python)
+        put_catalogs(spark_root, [definition()])
         for pool in (before, after):
             assert pool.submit(_rows, spark_root, text).result(_SECONDS) == [(3,)]
 

@@ -87,20 +87,17 @@ public class PythonCatalogs {
   private final ObjectMapper json = new ObjectMapper();
   private Function python;
   private py4j.GatewayServer server;
-  private Object first;
   private Set sources = new HashSet();
 
   /**
    * Sets who answers.
    *
-   * @param server the one whose client knows the connections of threads. PySpark replaces the client
-   *     when the first stream calls Python; the new one knows those of later threads.
+   * @param server the one whose client knows the connections of threads.
    * @param sources the classes of the data sources that tables may have.
    */
   public void connect(Function python, Object server, List sources) {
     this.python = python;
     this.server = (py4j.GatewayServer) server;
-    this.first = this.server.getCallbackClient();
     this.sources = new HashSet(sources);
   }
 
@@ -129,7 +126,7 @@ public class PythonCatalogs {
   }
 
   private JsonNode call(String name, ObjectNode request) {
-    if (!knowsThread(first) && !knowsThread(server.getCallbackClient())) {
+    if (!reachesPython()) {
       throw failure(name, "failed", "it was used on a thread that Spark had started");
     }
     JsonNode answer;
@@ -144,8 +141,18 @@ public class PythonCatalogs {
     return answer.get("value");
   }
 
-  private static boolean knowsThread(Object client) {
-    return ((py4j.Py4JPythonClientPerThread) client).getPerThreadConnection() != null;
+  /** Returns whether Python started what this thread does, or was called by it before. */
+  private boolean reachesPython() {
+    py4j.Py4JPythonClientPerThread client =
+        (py4j.Py4JPythonClientPerThread) server.getCallbackClient();
+    if (client.getPerThreadConnection() != null) return true;
+    // PySpark replaces the client when the first stream calls Python. The new one does not know
+    // the threads of earlier connections, but reaches Python from them.
+    StackTraceElement[] frames = Thread.currentThread().getStackTrace();
+    for (int i = frames.length - 1; i >= 0; i--) {
+      if (frames[i].getClassName().equals("py4j.ClientServerConnection")) return true;
+    }
+    return false;
   }
 
   private static RuntimeException failure(String name, String kind, String reason) {
