@@ -101,6 +101,54 @@ def test_a_materialized_table_ingests_what_is_generated(cursor: tidegate.Cursor)
     assert last_rows(cursor, "DROP TABLE IF EXISTS clicks", "SHOW VIEWS") == []
 
 
+def test_a_table_is_created_like_another_one(cursor: tidegate.Cursor) -> None:
+    last_rows(
+        cursor,
+        """CREATE TABLE readings (
+  id INT, ts TIMESTAMP(3), half AS id / 2, seen AS date_trunc('DAY', ts),
+  WATERMARK FOR seen AS seen - INTERVAL '5' SECOND
+) WITH ('connector' = 'datagen', 'fields.id.start' = '1', 'fields.id.end' = '5')""",
+    )
+    assert any("WATERMARK FOR seen has no effect" in str(text) for _, text in cursor.messages)
+    [(shown,)] = last_rows(cursor, "SHOW CREATE TABLE readings")
+    assert "WATERMARK FOR `seen` AS seen - INTERVAL" in shown
+    last_rows(
+        cursor,
+        "CREATE TEMPORARY TABLE more (twice AS id * 2) WITH ('fields.id.end' = '7') "
+        "LIKE readings (EXCLUDING WATERMARKS OVERWRITING OPTIONS)",
+        "CREATE TABLE most (half AS id / 4) LIKE more (OVERWRITING GENERATED)",
+    )
+    assert last_rows(cursor, "SELECT sum(id), sum(twice), sum(half) FROM most") == [(28, 56, 7.0)]
+    last_rows(
+        cursor,
+        "CREATE TABLE plain (k BIGINT NOT NULL COMMENT 'key', s STRUCT<a: INT>, v VARCHAR(10), "
+        "PRIMARY KEY (k) NOT ENFORCED) PARTITIONED BY (v) WITH ()",
+        "CREATE TABLE sunk WITH ('connector' = 'blackhole') LIKE plain (EXCLUDING PARTITIONS)",
+        "CREATE TABLE copied LIKE plain",
+        "CREATE TABLE wider (z INT) WITH () LIKE plain",
+        "INSERT INTO sunk VALUES (1, named_struct('a', 2), 'x')",
+    )
+    wider = {name: kind for name, kind, _ in last_rows(cursor, "DESCRIBE wider")}
+    assert (wider["s"], wider["z"], wider["# Partition Information"]) == (
+        "struct<a:int>",
+        "int",
+        "",
+    )
+    views = [name for _, name, _ in last_rows(cursor, "SHOW VIEWS")]
+    assert sorted(views) == ["more", "most", "readings", "sunk"]
+    for statement, said in (
+        ("CREATE TABLE x (id INT) LIKE readings", "it already has the column id"),
+        ("CREATE TABLE x WITH ('a' = 'b') LIKE nothing", "cannot be found"),
+        ("CREATE TABLE x WITH ('connector' = 'blackhole') LIKE plain", "EXCLUDING PARTITIONS"),
+        (
+            "CREATE TABLE x (ts TIMESTAMP, WATERMARK FOR ts AS 1) WITH ('connector' = 'datagen')",
+            "it is INT instead of a TIMESTAMP",
+        ),
+    ):
+        with pytest.raises(tidegate.Error, match=said):
+            cursor.execute(statement)
+
+
 def test_files_are_a_table(cursor: tidegate.Cursor, tmp_path: Path) -> None:
     landing = tmp_path / "it's here"
     for day, lines in (("01", ['{"id": 1, "tags": ["a"]}', "no json"]), ("02", ['{"id": 2}'])):

@@ -95,7 +95,9 @@ class Code(Enum):
         "22007", "FRESHNESS does not support the unit {unit}.", "Use SECOND, MINUTE, HOUR or DAY."
     )
     MT_FRESHNESS_POSITIVE = ErrorSpec(
-        "22007", "FRESHNESS only supports positive integer values, not {value}."
+        "22007",
+        "FRESHNESS only supports positive integer values, not {value}.",
+        "Write for example INTERVAL '1' MINUTE.",
     )
     MT_FRESHNESS_TOO_LARGE = ErrorSpec(
         "22007",
@@ -107,9 +109,12 @@ class Code(Enum):
         "22007",
         "In FULL mode only freshness that are factors of {limit} are supported when the time unit "
         "is {unit}, but it is {value}.",
+        "Write one of {factors}.",
     )
     MT_FRESHNESS_DAY = ErrorSpec(
-        "22007", "In FULL mode freshness must be 1 when the time unit is DAY, but it is {value}."
+        "22007",
+        "In FULL mode freshness must be 1 when the time unit is DAY, but it is {value}.",
+        "Write INTERVAL '1' DAY.",
     )
     MT_FRESHNESS_NEIGHBOUR = ErrorSpec(
         "22023",
@@ -601,6 +606,9 @@ class Code(Enum):
     INVALID_CONNECTOR = ErrorSpec(
         "22023",
         "The options of the connector {connector} are invalid: {reason}.",
+    )
+    INVALID_LIKE = ErrorSpec(
+        "42601", "The table cannot be created like {other}: {reason}.", "{hint}"
     )
     INVALID_READER = ErrorSpec(
         "42601",

@@ -37,6 +37,7 @@ from tidegate_server.core.messages.answers import (
     StreamFound,
     Surveyed,
     TableCreated,
+    TableDefinitionFound,
     TableList,
     TablesFound,
     TablesPlaced,
@@ -65,6 +66,7 @@ from tidegate_server.core.messages.requests import (
     FindObject,
     FindPlaces,
     FindStream,
+    FindTableDefinition,
     FindTables,
     InspectCatalog,
     InspectFiles,
@@ -121,7 +123,7 @@ from tidegate_server.engine.gate.catalogs import (
     load_catalog,
     put_catalogs,
 )
-from tidegate_server.engine.gate.gate import limiting, running_as
+from tidegate_server.engine.gate.gate import limiting, running_as, suspended
 from tidegate_server.engine.jobs.running import Jobs
 from tidegate_server.engine.jvm.memory import JvmMemory
 from tidegate_server.engine.metastore.directories import Directories
@@ -145,6 +147,7 @@ from tidegate_server.engine.session.settings import check_settings
 from tidegate_server.engine.statement.execute import execute
 from tidegate_server.engine.statement.guard import disown
 from tidegate_server.engine.statement.survey import survey
+from tidegate_server.engine.statement.table_definition import find_table_definition
 from tidegate_server.engine.storage.base import TableFormat
 
 T = TypeVar("T")
@@ -481,6 +484,12 @@ class Handlers:
         with self._sessions.using(request.session_id) as child:
             return self._metastore.temporary_functions(child)
 
+    def find_table_definition(
+        self, request: FindTableDefinition, operation: Operation
+    ) -> TableDefinitionFound:
+        with self._sessions.using(request.session_id) as child, suspended(child.spark):
+            return find_table_definition(child.spark, request.name)
+
     # ---- jobs --------------------------------------------------------------------------------
 
     def find_stream(self, request: FindStream, operation: Operation) -> StreamFound:
@@ -577,6 +586,7 @@ HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
     ListFunctions: Control(Handlers.list_functions),
     ListTemporaryFunctions: Control(Handlers.list_temporary_functions),
     RegisterSystemTables: Work(Handlers.register_system_tables),
+    FindTableDefinition: Work(Handlers.find_table_definition),
     FindStream: Work(Handlers.find_stream),
     AnalyzeInsert: Work(Handlers.analyze_insert),
     StartJob: Work(Handlers.start_job),

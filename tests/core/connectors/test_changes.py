@@ -19,7 +19,7 @@ HIDDEN = "__deleted, __sequence"
 def _view(columns: str, options: str) -> str:
     statement = parse(f"CREATE TABLE t ({columns}) WITH ({PLACE}, {options})")
     assert isinstance(statement, SparkStatement)
-    return statement.text.partition(" AS ")[2]
+    return f"SELECT {statement.text.partition(' AS SELECT ')[2]}"
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -98,9 +98,10 @@ COMMENT 'c' WITH ('connector' = 'datagen', 'fields.a.start' = '1', 'fields.a.end
     found = view(text)
     assert found.startswith(
         "CREATE VIEW IF NOT EXISTS `s`.`t x` (`a` COMMENT 'it\\'s', `b`) COMMENT 'c' "
-        "TBLPROPERTIES ('connector' = 'datagen', 'connector.rows-per-second' = '10000', "
-        "'connector.number-of-rows' = '3') AS "
+        "TBLPROPERTIES ('connector' = 'datagen', 'connector.definition' = '(`a` INT COMMENT "
     )
+    properties = "'connector.rows-per-second' = '10000', 'connector.number-of-rows' = '3') AS "
+    assert properties in found
     assert found.endswith(
         "AS SELECT `a`, a + 1 AS `b` FROM (SELECT CAST(1 + id AS INT) AS `a` FROM range(3))"
     )
@@ -145,13 +146,13 @@ def test_other_statements_stay_as_they_are(text: str) -> None:
         ("(a INT) WITH ('connector' = 'hudi')", "There are the connectors datagen, faker, files"),
         ("(a INT) WITH ('connector' = 'faker')", "fields.a.expression is missing. (line 1, col"),
         ("(a INT NOT NULL) WITH ('connector' = 'datagen', 'fields.a.null-rate' = '1')", "NOT NULL"),
-        ("WITH ('connector' = 'faker')", "A table of a connector has a list of columns"),
+        ("WITH ('connector' = 'faker')", "without a list of columns"),
         ("(a) WITH ('connector' = 'faker')", "Write its type"),
         ("(a INT METADATA) WITH ('connector' = 'faker')", "generators have none"),
-        ("(a TIMESTAMP, WATERMARK FOR a AS a) WITH ('connector' = 'faker')", "WATERMARK"),
+        ("(a INT, WATERMARK FOR a AS a) WITH ('connector' = 'datagen')", "a is INT; it must be"),
+        ("(a INT, WATERMARK FOR b AS a) WITH ('connector' = 'datagen')", "Watermark column b"),
         ("(a INT, PRIMARY KEY (b) NOT ENFORCED) WITH ('connector' = 'datagen')", "no such column"),
         ("(a INT) PARTITIONED BY (a) WITH ('connector' = 'datagen')", "for the connector filesys"),
-        ("(a INT) LIKE t WITH ('connector' = 'datagen')", "expected COMMENT"),
     ],
 )
 def test_what_is_rejected(text: str, message: str) -> None:

@@ -30,7 +30,7 @@ def query(columns: str, options: str, before: str = "", temporary: str = "") -> 
     statement = parse(f"CREATE {temporary} TABLE t ({columns}) {before} WITH ({options})")
     assert isinstance(statement, SparkStatement)
     reject_streams(statement.text)
-    return statement.text.partition(" AS ")[2]
+    return f"SELECT {statement.text.partition(' AS SELECT ')[2]}"
 
 
 def sink(columns: str, options: str, before: str = "") -> dict[str, Any]:

@@ -13,6 +13,7 @@ from tidegate_server.core.sql.statements import SparkStatement
 from tidegate_server.core.sql.streams import find_stream, reject_streams
 
 MARK = re.compile(r"SELECT /\*.*?\*/ ")
+DEFINITION = re.compile(r", 'connector.definition' = '(?:[^'\\]|\\.)*'")
 KAFKA = "'connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'b:1'"
 
 
@@ -20,11 +21,11 @@ def view(columns: str, options: str, before: str = "") -> str:
     statement = parse(f"CREATE TABLE t ({columns}) {before} WITH ({options})")
     assert isinstance(statement, SparkStatement)
     reject_streams(statement.text)  # its call has known parameters
-    return MARK.sub("SELECT ", statement.text)
+    return MARK.sub("SELECT ", DEFINITION.sub("", statement.text))
 
 
 def query(columns: str, options: str, before: str = "") -> str:
-    return view(columns, options, before).partition(" AS ")[2]
+    return f"SELECT {view(columns, options, before).partition(' AS SELECT ')[2]}"
 
 
 def test_files_are_read_with_the_columns_of_the_table() -> None:
@@ -114,7 +115,7 @@ def test_a_materialized_table_ingests_the_same_as_a_stream() -> None:
 def test_a_temporary_table_says_in_its_text_what_it_is() -> None:
     statement = parse(f"CREATE TEMPORARY TABLE t (a STRING) WITH ({KAFKA}, 'format' = 'raw')")
     assert isinstance(statement, SparkStatement)
-    text = statement.text.partition(" AS ")[2]
+    text = f"SELECT {statement.text.partition(' AS SELECT ')[2]}"
     assert text.startswith('SELECT /* connector=kafka {"connector": "kafka", ')
     assert is_endless(text, {})
     assert find_stream(stream_query(text, {}) or "") is not None

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import TypeVar, get_args
 
+from tidegate_server.core.connectors.columns import ConnectorColumn, ConnectorTable
+from tidegate_server.core.connectors.merging import DEFAULT, OVERWRITABLE, Feature, Merging
 from tidegate_server.core.model.clauses import (
     Assertion,
     Distribution,
@@ -312,6 +314,50 @@ class Generator:
     def external(self) -> SecuredKind:
         return self.one(SecuredKind.EXTERNAL_LOCATION, SecuredKind.CONNECTION)
 
+    def like(self) -> e.CreateTableLike:
+        own = ConnectorTable(
+            columns=self.some(self.connector_column),
+            options=self.options(),
+            primary_key=self.some(self.identifier),
+            partition_keys=self.some(self.identifier),
+            watermark=self.maybe(self.watermark),
+        )
+        bare = self.chance() and self.chance()
+        own = ConnectorTable(columns=(), options={}) if bare else own
+        temporary = not bare and self.chance()
+        return e.CreateTableLike(
+            name=self.name(),
+            other=self.name(),
+            own=own,
+            how=DEFAULT if bare else self.features(),
+            temporary=temporary,
+            if_not_exists=not temporary and self.chance(),
+            comment=None if bare else self.maybe(self.text),
+            bare=bare,
+        )
+
+    def connector_column(self) -> ConnectorColumn:
+        name, comment = self.identifier(), self.maybe(self.text)
+        if self.chance():
+            return ConnectorColumn(name=name, expression=self.expression(), comment=comment)
+        key = self.maybe(lambda: self.one("topic", "it's", "größe"))
+        return ConnectorColumn(
+            name=name,
+            type=self.one(*_TYPES),
+            metadata=key,
+            virtual=key is not None and self.chance(),
+            nullable=self.chance(),
+            comment=comment,
+        )
+
+    def features(self) -> Mapping[Feature, Merging]:
+        return {
+            each: self.one(*Merging)
+            if each in OVERWRITABLE
+            else self.one(Merging.INCLUDING, Merging.EXCLUDING)
+            for each in Feature
+        }
+
     def grantee(self) -> Grantee:
         return self.one(user(self.user()), role(self.role()), group(self.user()), PUBLIC)
 
@@ -424,6 +470,7 @@ _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
     e.CreateExternalLocation: lambda g: e.CreateExternalLocation(
         name=g.role(), url=g.text(), comment=g.maybe(g.text), if_not_exists=g.chance()
     ),
+    e.CreateTableLike: Generator.like,
     e.SetExternalLocationUrl: lambda g: e.SetExternalLocationUrl(name=g.role(), url=g.text()),
     e.CreateConnection: lambda g: e.CreateConnection(
         name=g.role(),

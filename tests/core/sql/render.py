@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import assert_never
 
+from tidegate_server.core.connectors.definition import definition_sql
 from tidegate_server.core.model.clauses import (
     Distribution,
     Watermark,
@@ -27,6 +28,7 @@ from tidegate_server.core.sql.catalogs.statements import (
 from tidegate_server.core.sql.external.statements import (
     CreateConnection,
     CreateExternalLocation,
+    CreateTableLike,
     DescribeExternal,
     DropExternal,
     ExternalStatement,
@@ -164,7 +166,8 @@ def render(statement: Statement) -> str:
         case SetOwner(on=on, owner=owner):
             return f"ALTER {_object(on)} SET OWNER TO {_grantee(owner)}"
         case (
-            CreateExternalLocation()
+            CreateTableLike()
+            | CreateExternalLocation()
             | SetExternalLocationUrl()
             | CreateConnection()
             | SetConnectionOptions()
@@ -384,6 +387,13 @@ def _role_statement(
 
 def _external_statement(statement: ExternalStatement) -> str:
     match statement:
+        case CreateTableLike(own=own, comment=comment):
+            head = f"CREATE {'TEMPORARY ' if statement.temporary else ''}TABLE "
+            head += f"{'IF NOT EXISTS ' if statement.if_not_exists else ''}{_name(statement.name)}"
+            listed = definition_sql(own, comment).removeprefix("()").removesuffix("WITH ()")
+            features = " ".join(f"{how.value} {what.value}" for what, how in statement.how.items())
+            end = "" if statement.bare else f" ({features})"
+            return f"{head} {listed} LIKE {_name(statement.other)}{end}"
         case CreateExternalLocation(name=name, url=url, comment=comment):
             guard = "IF NOT EXISTS " if statement.if_not_exists else ""
             end = "" if comment is None else f" COMMENT {quote_literal(comment)}"

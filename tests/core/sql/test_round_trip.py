@@ -15,6 +15,7 @@ from tests.core.sql.generate import ALL_KINDS, KINDS, Generator
 from tests.core.sql.render import render
 from tests.support.full_run import FULL
 from tidegate_server.core.errors import ServerError
+from tidegate_server.core.sql.external.statements import CreateTableLike
 from tidegate_server.core.sql.jobs.statements import BeginStatementSet
 from tidegate_server.core.sql.parse import parse
 from tidegate_server.core.sql.statements import (
@@ -120,7 +121,7 @@ def _damage(text: str, random: Random) -> str:
 
 _WITH_TEXT = (
     *(CreateMaterializedTable, AlterAsQuery, AlterAdd, AlterModify, AlterRefresh, Explain),
-    *(AlterSetImmutable, BeginStatementSet),
+    *(AlterSetImmutable, BeginStatementSet, CreateTableLike),
 )
 """Statements with words of the user's that are kept as written."""
 _WORDS = re.compile(r"('(?:[^'\\]|\\.)*'|`(?:[^`]|``)*`)|(\w+)| ", re.DOTALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -58,6 +59,9 @@ class Stored:
     @property
     def owner(self) -> str | None:
         return self.properties.get("tidegate.id")
+
+
+_LISTED = re.compile(r"([^`]+) AS `(\w+)`")
 
 
 class FakeStorage:
@@ -240,11 +244,14 @@ class FakeStorage:
         for text in texts:
             if text in self.unusable:
                 raise self.unusable[text]
+        listed = [(name, text.lstrip(", ")) for text, name in _LISTED.findall(request.listed)]
         columns = (
             Column(name=name, type=self.types.get(text, "string"))
-            for name, text in request.computed
+            for name, text in (*request.computed, *listed)
         )
-        return ExpressionsChecked(computed=Schema(tuple(columns)))
+        given = request.columns.columns if request.listed else ()
+        watermark = self.types.get(request.watermark or "", "string")
+        return ExpressionsChecked(computed=Schema((*given, *columns)), watermark=watermark)
 
 
 def already_exists() -> ServerError:

@@ -25,6 +25,7 @@ from tidegate_server.core.messages.answers import (
     Progress,
     SettingsChecked,
     StreamFound,
+    TableDefinitionFound,
     TableInfo,
     TableList,
     Versions,
@@ -40,6 +41,7 @@ from tidegate_server.core.messages.requests import (
     ExplainRefresh,
     FindObject,
     FindStream,
+    FindTableDefinition,
     InspectJobs,
     ListTables,
     OpenSession,
@@ -115,6 +117,7 @@ class FakeEngine:
         self.generation = 1
         self.ready = True
         self.jobs: dict[str, JobProgress] = {}
+        self.definitions: dict[tuple[str, ...], TableDefinitionFound] = {}
         self.catalog = "c"
         """The current catalog of every session after a statement."""
 
@@ -157,6 +160,8 @@ class FakeEngine:
             case CheckSettings(settings=settings):
                 known = {key: near for key, near in self.similar.items() if key in settings}
                 return SettingsChecked(similar=known)
+            case FindTableDefinition(name=written):
+                return self.definitions[written]
             case FindStream(sql=sql):
                 return StreamFound(found="STREAM" in sql)
             case AnalyzeInsert(sql=sql, target=target):

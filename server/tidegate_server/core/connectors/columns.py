@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidegate_server.core.model.clauses import Watermark
 from tidegate_server.core.model.names import quote_identifier
 
 
@@ -32,11 +33,17 @@ class ConnectorTable:
     options: Mapping[str, str]
     primary_key: tuple[str, ...] = ()
     partition_keys: tuple[str, ...] = ()
+    watermark: Watermark | None = None
 
     @property
     def fields(self) -> tuple[ConnectorColumn, ...]:
         """The columns that are in the rows of the source."""
         return tuple(each for each in self.columns if each.type and each.metadata is None)
+
+    def find(self, name: str) -> ConnectorColumn | None:
+        """Return the column of that name, ignoring case as Spark does."""
+        wanted = name.lower()
+        return next((each for each in self.columns if each.name.lower() == wanted), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,11 @@ from dataclasses import replace
 from tidegate_server.core.connectors import generators
 from tidegate_server.core.connectors.changes import events_query
 from tidegate_server.core.connectors.columns import ConnectorTable, ConnectorView
+from tidegate_server.core.connectors.definition import (
+    DEFINITION_PROPERTY,
+    definition_sql,
+    with_comment,
+)
 from tidegate_server.core.connectors.files import files_view
 from tidegate_server.core.connectors.generators import (
     generated_stream,
@@ -66,10 +71,12 @@ def view_of(table: ConnectorTable, *, temporary: bool = False) -> ConnectorView:
         view = ConnectorView(_MARKED[connector](table), {})
     else:
         raise UnknownConnectorError(connector)
+    definition = definition_sql(table)
     if temporary:
-        return view
+        return replace(view, query=with_comment(view.query, definition))
     key = {KEY_PROPERTY: ", ".join(table.primary_key)} if table.primary_key else {}
-    return replace(view, properties={PROPERTY: connector, **view.properties, **key})
+    own = {PROPERTY: connector, DEFINITION_PROPERTY: definition}
+    return replace(view, properties={**own, **view.properties, **key})
 
 
 def is_endless(text: str, given: Mapping[str, str]) -> bool:

@@ -235,6 +235,9 @@ class ExpressionsChecked:
     """The columns of computed expressions, in the order of the request."""
 
     computed: Schema
+    """With ``listed`` those that it lists."""
+    watermark: str = ""
+    """The type of the watermark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -437,6 +440,19 @@ class InsertAnalyzed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableDefinitionFound:
+    """The definition of a table or view."""
+
+    connector: str = ""
+    """The connector whose table it is; empty for any other table or view, which has columns."""
+    definition: str = ""
+    """The one that the table of a connector records; empty if it records none."""
+    columns: Schema = field(default_factory=Schema)
+    primary_key: tuple[str, ...] = ()
+    partition_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamFound:
     """Whether a query reads a stream."""
 
@@ -490,6 +506,7 @@ Answer = (
     | FunctionList
     | InsertAnalyzed
     | StreamFound
+    | TableDefinitionFound
     | JobsInspected
     | Failure
 )

@@ -33,6 +33,7 @@ from tidegate_server.core.messages.answers import (
     StreamFound,
     Surveyed,
     TableCreated,
+    TableDefinitionFound,
     TableList,
     TablesFound,
     TablesPlaced,
@@ -388,7 +389,8 @@ class CheckExpressions(Request[ExpressionsChecked]):
     """Analyze expressions over columns without running them.
 
     ``computed`` are name and text over ``columns``; ``watermark`` and ``conditions`` are texts
-    over both. ``stable`` conditions must give the same answer about a row at any time.
+    over both. ``listed`` is what a SELECT lists over ``columns``, and the text of ``watermark`` is
+    over that. ``stable`` conditions must give the same answer about a row at any time.
     ``assertions`` are conditions over aggregates of ``columns``. ``region`` is the condition of
     immutable rows over ``columns``.
     """
@@ -396,6 +398,7 @@ class CheckExpressions(Request[ExpressionsChecked]):
     session_id: str
     columns: Schema
     computed: tuple[tuple[str, str], ...] = ()
+    listed: str = ""
     watermark: str | None = None
     conditions: tuple[str, ...] = ()
     stable: bool = False
@@ -691,6 +694,15 @@ class RegisterSystemTables(Request[Done]):
 
     schema: str
     tables: tuple[SystemTable, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindTableDefinition(Request[TableDefinitionFound]):
+    """Ask for the definition of a table or view, which may be a temporary one of the session."""
+
+    session_id: str
+    name: tuple[str, ...]
+    """As it was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from tidegate_server.core.sql.external.connector_tables import (
     has_options,
     names_connector,
 )
+from tidegate_server.core.sql.external.like import names_other, table_like
 from tidegate_server.core.sql.external.plain_tables import plain_table
 from tidegate_server.core.sql.facts import facts_of
 from tidegate_server.core.sql.grammar import (
@@ -85,22 +86,29 @@ def parse(text: str) -> Statement:
         return _parse_shared(text, leading, LOOSE_RULES[first[0]])
     if first[:3] == ["SHOW", "CREATE", "TABLE"]:
         return _parse_shared(text, leading, show_create_table, 3)
-    remarks: tuple[str, ...] = ()
+    if names_other(text, first) and (like := table_like(text, _tokens(text))) is not None:
+        return like
     if has_options(text, first):
-        text, remarks = _table_with_options(text)
-        leading = head(text, _HEAD)
+        return _table_with_options(text)
     if first[:3] == ["DROP", "TEMPORARY", "TABLE"]:  # Spark has temporary views alone
         text = f"{text[: leading[1].start]}VIEW{text[leading[2].end + 1 :]}"
         leading = head(text, _HEAD)
     if first[:3] == ["EXPLAIN", "PLAN", "FOR"]:
         text = _blank_out(text, leading[1].start, leading[2].end + 1)
-    return replace(_spark(text, leading), remarks=remarks)
+    return _spark(text, leading)
 
 
-def _table_with_options(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return Spark's statement for CREATE TABLE ... WITH (...), and warnings."""
+def _table_with_options(text: str) -> SparkStatement:
+    """Return Spark's statement for CREATE TABLE ... WITH (...)."""
     found = connector_view(text, _tokens(text)) if names_connector(text) else None
-    return found or plain_table(text, _tokens(text))
+    found = found or plain_table(text, _tokens(text))
+    statement = _spark(found.text, head(found.text, _HEAD))
+    return replace(statement, remarks=found.remarks, row_time=found.row_time)
+
+
+def parse_as_sparks(text: str) -> SparkStatement:
+    """Return a statement unchanged, for Spark, even if Tidegate has one of this form."""
+    return _spark(text, head(text, _HEAD))
 
 
 def _blank_out(text: str, start: int, end: int) -> str:

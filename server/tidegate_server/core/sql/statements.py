@@ -16,6 +16,7 @@ from tidegate_server.core.model.clauses import (
 )
 from tidegate_server.core.model.freshness import Freshness
 from tidegate_server.core.model.privileges import SecuredKind
+from tidegate_server.core.model.types import Schema
 from tidegate_server.core.sql.catalogs.statements import CatalogStatement
 from tidegate_server.core.sql.external.statements import ExternalStatement
 from tidegate_server.core.sql.jobs.statements import Insert, JobStatement
@@ -543,6 +544,20 @@ class StatementFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowTime:
+    """The watermark of a connector's table, whose expression only Spark can check."""
+
+    watermark: Watermark
+    columns: Schema
+    """Those of the table that have a type."""
+    listed: str
+    """All columns as SQL over those."""
+    line: int
+    character: int
+    """Where the columns are, from 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkStatement:
     """Any other statement, byte for byte."""
 
@@ -550,6 +565,8 @@ class SparkStatement:
     facts: StatementFacts
     remarks: tuple[str, ...] = field(default=(), compare=False)
     """Warnings about what has no effect in the statement as it was written."""
+    row_time: RowTime | None = field(default=None, compare=False)
+    """What is checked before a connector's table is created."""
 
 
 Alteration = (

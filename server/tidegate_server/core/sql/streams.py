@@ -117,6 +117,11 @@ def find_stream(text: str, *, stored: bool = False) -> Stream | None:
     return found
 
 
+def count_streams(text: str) -> int:
+    """Return how many streams a query reads; raises as :func:`find_stream`."""
+    return sum(isinstance(each, Stream) for each in _calls(text))
+
+
 def reject_streams(text: str) -> None:
     """Reject a statement that reads files or topics after STREAM and is no pipeline.
 

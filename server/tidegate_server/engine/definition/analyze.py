@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.core.connectors.changes import EXPLODED, change_key
 from tidegate_server.core.connectors.readers import READERS
-from tidegate_server.core.errors import Code, error
+from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import Analysis
 from tidegate_server.core.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.core.model.table import ColumnOrigin
@@ -20,7 +20,12 @@ from tidegate_server.core.model.types import Schema, distinct_names
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.core.model.zones import SESSION_ZONE
 from tidegate_server.core.sql.external.changes import events_of
-from tidegate_server.core.sql.streams import Stream, find_stream, reject_readers
+from tidegate_server.core.sql.streams import (
+    Stream,
+    count_streams,
+    find_stream,
+    reject_readers,
+)
 from tidegate_server.engine.query.connector_views import expand_connectors
 from tidegate_server.engine.query.determinism import time_dependent, unstable_parts
 from tidegate_server.engine.query.expansion import expansions
@@ -73,8 +78,8 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
         reject_readers(query_text)
         query = parse_query(spark, query_text)
         ingested = expand_connectors(spark, query)
-        if (stream := find_stream(ingested)) is not None:
-            return analyze_stream(spark, ingested, with_columns(spark, stream), format)
+        if ingested != query_text:
+            return _analyze_connectors(spark, ingested, format)
         frame = spark.sql(query_text)
         plan = analyzed_plan(frame)
         schema = result_schema(frame)
@@ -104,6 +109,23 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
         unstable=found,
         time_zone=_time_zone(spark),
     )
+
+
+def _analyze_connectors(spark: SparkSession, text: str, format: TableFormat) -> Analysis:
+    """Analyze a query in which the streams of connectors stand for their tables.
+
+    Errors have no place, since the author has not written this text.
+    """
+    if count_streams(text) > 1:
+        raise error(Code.MT_STREAM_QUERY, found="reading several of them")
+    try:
+        stream = find_stream(text)
+        if stream is None:
+            raise AssertionError("a connector's table became no stream")
+        return analyze_stream(spark, text, with_columns(spark, stream), format)
+    except ServerError as problem:
+        problem.line = problem.column = None
+        raise
 
 
 def analyze_stream(spark: SparkSession, text: str, stream: Stream, format: TableFormat) -> Analysis:

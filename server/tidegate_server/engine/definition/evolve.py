@@ -80,9 +80,15 @@ def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChe
     below = f"SELECT *, {made} FROM {stored} WHERE {tests}" if made else f"SELECT * FROM {stored}"
     names = ", ".join(name for name, _ in request.computed)
     schema = result_schema(_analyze_expression(spark, below, names))
+    if request.listed:
+        below = f"SELECT {request.listed} FROM {stored}"
+        schema = result_schema(spark.sql(below))
+    watermark = ""
     if request.watermark:
-        test = f"SELECT 1 FROM ({below}) WHERE ({request.watermark}\n) IS NOT NULL"
-        _analyze_expression(spark, test, "the watermark")
+        text = f"({request.watermark}\n)"
+        test = f"SELECT {text} FROM ({below}) WHERE {text} IS NOT NULL"
+        [found] = result_schema(_analyze_expression(spark, test, "the watermark"))
+        watermark = found.type
     for text in request.conditions:
         test = f"SELECT 1 FROM ({below}) WHERE ({text}\n)"
         condition = _analyze_expression(spark, test, "the expectation")
@@ -94,7 +100,8 @@ def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChe
         _check_assertion(spark, text, stored)
     if request.region is not None:
         check_region(spark.sql(f"SELECT * FROM {stored}"), request.region)
-    return ExpressionsChecked(computed=Schema(schema.columns[len(request.columns) :]))
+    first = 0 if request.listed else len(request.columns)
+    return ExpressionsChecked(computed=Schema(schema.columns[first:]), watermark=watermark)
 
 
 def _analyze_expression(spark: SparkSession, sql: str, name: str) -> DataFrame:

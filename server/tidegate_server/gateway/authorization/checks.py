@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tidegate_server.core.model.access import Act, ObjectKind
+from tidegate_server.core.model.names import quote_identifier
 from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.refresh.waves import ancestors, descendants
 from tidegate_server.core.sql import statements as st
 from tidegate_server.core.sql.comments import spark_text
 from tidegate_server.core.sql.expressions import expressions
+from tidegate_server.core.sql.external.statements import CreateTableLike
 from tidegate_server.gateway.authorization.admission import (
     judge,
     judge_definition,
@@ -142,6 +144,15 @@ def any_table(
         judge(survey_for_judgement(spark_text(text), context), context)
     else:
         _require(Action.SEE, statement.name, context)
+
+
+def other_table(statement: CreateTableLike, text: str, context: Context) -> None:
+    """Check the table whose definition is read; the creation itself is checked when it runs."""
+    if resolve.find(statement.other, context) is None:
+        name = ".".join(map(quote_identifier, statement.other))
+        judge(survey_for_judgement(f"DESCRIBE TABLE {name}", context), context)
+    else:
+        _require(Action.SEE, statement.other, context)
 
 
 def setting(statement: st.SetOption, text: str, context: Context) -> None:

@@ -49,12 +49,13 @@ from tidegate_server.gateway.command import (
 )
 from tidegate_server.gateway.command.catalogs import define
 from tidegate_server.gateway.command.catalogs import show as catalogs
-from tidegate_server.gateway.command.external import connections, locations
+from tidegate_server.gateway.command.external import connections, like, locations
 from tidegate_server.gateway.command.external import objects as external
 from tidegate_server.gateway.command.jobs import listing, statement_sets
 from tidegate_server.gateway.command.privileges import grant, owner, roles
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
+from tidegate_server.gateway.definition.derived import check_row_time
 from tidegate_server.gateway.options import MAX_STALENESS_KEY, READ_CONSISTENCY_KEY
 from tidegate_server.gateway.reading import snapshot, staleness
 
@@ -110,7 +111,13 @@ def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Resul
     return _run_now(statement, context)
 
 
+def _create_like(statement: es.CreateTableLike, text: str, context: Context) -> Result:
+    return _run_now(like.complete(statement, text, context), context)
+
+
 def _run_now(statement: st.SparkStatement, context: Context) -> Result:
+    if statement.row_time is not None:
+        check_row_time(statement.row_time, context)
     with admitting(context):
         admitted = admit_spark(statement, context)
     inlined, pinned = _choose_rows(admitted, context)
@@ -346,6 +353,7 @@ SPECS: Mapping[type[st.Statement], StatementSpec] = {
     ),
     ps.SetOwner: StatementSpec(check=nothing, run=_without_text(owner.set_owner)),
     # ---- what is outside of the warehouse
+    es.CreateTableLike: StatementSpec(check=checks.other_table, run=_create_like),
     es.CreateExternalLocation: StatementSpec(
         check=nothing, run=_without_text(locations.create_location)
     ),

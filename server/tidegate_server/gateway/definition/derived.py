@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import ExpressionsChecked
 from tidegate_server.core.messages.requests import CheckExpressions, DropView, PutView, ViewColumn
 from tidegate_server.core.model.clauses import (
     Assertion,
@@ -22,7 +23,12 @@ from tidegate_server.core.model.names import (
 )
 from tidegate_server.core.model.table import Definition, DerivedColumn, MaterializedTable
 from tidegate_server.core.model.types import Column, Schema
-from tidegate_server.core.sql.statements import ColumnItem, ComputedColumn, MetadataColumn
+from tidegate_server.core.sql.statements import (
+    ColumnItem,
+    ComputedColumn,
+    MetadataColumn,
+    RowTime,
+)
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition.columns import available, castable, is_stored, shown_type
 from tidegate_server.gateway.spark_session import ensure_session
@@ -44,6 +50,7 @@ VIOLATED_COLUMN = "__violated"
 
 _INCOMPARABLE = ("map<", "variant")
 _TIMES = frozenset({"timestamp", "timestamp_ntz"})
+_EXAMPLE = "Write for example ts - INTERVAL '5' SECOND."
 _COMMENT = 1000
 _PREFIX = "_metadata."
 _NOT_ABOUT_THE_TEXT = frozenset(
@@ -242,7 +249,7 @@ def with_types(
             request = CheckExpressions(
                 session_id="", columns=below, computed=((column.name, column.expression),)
             )
-            [made] = _check(request, column.name, code, context)
+            [made] = _check(request, column.name, code, context).computed
             column = replace(column, type=made.type, nullable=made.nullable)
         found.append(column)
     return tuple(found)
@@ -266,15 +273,45 @@ def check_watermark(
     if column is None:
         raise error(Code.MT_WATERMARK_COLUMN, name=watermark.column, available=available(columns))
     if column.type.lower() not in _TIMES:
-        raise error(
-            Code.MT_WATERMARK_TYPE,
-            name=column.name,
-            type=column.type.upper(),
-            example=f"{quote_identifier(f'{column.name}_time')} AS "
-            f"CAST({quote_identifier(column.name)} AS TIMESTAMP)",
-        )
+        raise _not_a_time(column)
     request = CheckExpressions(session_id="", columns=columns, watermark=watermark.expression)
     _check(request, f"the watermark for {watermark.column}", code, context)
+
+
+def check_row_time(found: RowTime, context: Context) -> None:
+    """Check the watermark of a connector's table.
+
+    :raises ServerError: MT_WATERMARK_TYPE or MT_COLUMN_EXPRESSION, placed at its columns.
+    """
+    watermark = found.watermark
+    what = f"the watermark for {watermark.column}"
+    request = CheckExpressions(
+        session_id="",
+        columns=found.columns,
+        listed=found.listed,
+        watermark=watermark.expression,
+    )
+    try:
+        checked = _check(request, what, Code.MT_COLUMN_EXPRESSION, context)
+        column = checked.computed.find(watermark.column)
+        if column is not None and column.type.lower() not in _TIMES:
+            raise _not_a_time(column)
+        if checked.watermark.lower() not in _TIMES:
+            reason = f"it is {checked.watermark.upper()} instead of a TIMESTAMP"
+            raise error(Code.MT_COLUMN_EXPRESSION, name=what, reason=reason, hint=_EXAMPLE)
+    except ServerError as problem:
+        problem.line, problem.column = found.line, found.character
+        raise
+
+
+def _not_a_time(column: Column) -> ServerError:
+    return error(
+        Code.MT_WATERMARK_TYPE,
+        name=column.name,
+        type=column.type.upper(),
+        example=f"{quote_identifier(f'{column.name}_time')} AS "
+        f"CAST({quote_identifier(column.name)} AS TIMESTAMP)",
+    )
 
 
 def check_distribution(distribution: Distribution | None, schema: Schema) -> None:
@@ -348,7 +385,9 @@ def not_about_the_text(problem: ServerError) -> bool:
     return problem.code in _NOT_ABOUT_THE_TEXT
 
 
-def _check(request: CheckExpressions, name: str, code: Code, context: Context) -> Schema:
+def _check(
+    request: CheckExpressions, name: str, code: Code, context: Context
+) -> ExpressionsChecked:
     session_id, user = ensure_session(context), context.session.user
     request = replace(request, session_id=session_id, user=user, features=context.features)
     try:
@@ -360,4 +399,4 @@ def _check(request: CheckExpressions, name: str, code: Code, context: Context) -
         if problem.code == Code.MT_COLUMN_EXPRESSION.name:
             reason = reason.partition(" is invalid: ")[2]
         raise error(code, name=name, reason=reason, hint=problem.hint) from problem
-    return answer.computed
+    return answer

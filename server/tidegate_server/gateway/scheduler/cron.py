@@ -50,7 +50,15 @@ def freshness_to_cron(freshness: Freshness) -> str:
     elif value >= _LIMITS[unit]:
         raise error(Code.MT_FRESHNESS_TOO_LARGE, limit=_LIMITS[unit], unit=unit.name, value=value)
     elif _LIMITS[unit] % value != 0:
-        raise error(Code.MT_FRESHNESS_NOT_FACTOR, limit=_LIMITS[unit], unit=unit.name, value=value)
+        limit = _LIMITS[unit]
+        factors = ", ".join(str(each) for each in range(1, limit) if limit % each == 0)
+        raise error(
+            Code.MT_FRESHNESS_NOT_FACTOR,
+            limit=limit,
+            unit=unit.name,
+            value=value,
+            factors=factors,
+        )
     return _FORMS[unit].format(n=value)
 
 

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlglot.tokenizer_core import Token
 
+from tidegate_server.core.connectors.definition import pairs_sql
 from tidegate_server.core.connectors.tables import PROPERTY
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 from tidegate_server.core.sql import clauses
 from tidegate_server.core.sql.columns import ColumnList, column_list
 from tidegate_server.core.sql.cursor import Cursor
-from tidegate_server.core.sql.external.connector_tables import pairs, unsupported
+from tidegate_server.core.sql.external.connector_tables import Translated, unsupported
 from tidegate_server.core.sql.statements import PhysicalColumn
 
 KEY_PROPERTY = "primary-key"
@@ -23,8 +24,8 @@ _FORMAT = "format"
 _BUCKETS = frozenset({"bucket", "bucket-key", "bucket-num"})
 
 
-def plain_table(text: str, tokens: Sequence[Token]) -> tuple[str, tuple[str, ...]]:
-    """Return Spark's statement, and warnings about what has no effect.
+def plain_table(text: str, tokens: Sequence[Token]) -> Translated:
+    """Return Spark's statement.
 
     :raises ServerError: PARSE_SYNTAX or NOT_SUPPORTED, with a position.
     """
@@ -62,14 +63,14 @@ def plain_table(text: str, tokens: Sequence[Token]) -> tuple[str, tuple[str, ...
             "have the same key."
         )
     if properties:
-        words.append(f"TBLPROPERTIES ({', '.join(pairs(properties))})")
+        words.append(f"TBLPROPERTIES ({pairs_sql(properties)})")
     if at.sees("AS"):
         words.append(text[at.offset :])
     elif listed.columns:
         at.end()
     else:
         raise at.unexpected_token("AS", hint="A table has a list of columns, or a query.")
-    return " ".join(words), tuple(remarks)
+    return Translated(text=" ".join(words), remarks=tuple(remarks))
 
 
 def _columns(at: Cursor, listed: ColumnList, offset: int) -> Iterator[str]:

@@ -1,11 +1,35 @@
-"""Statements on external locations and connections, as frozen records; names in lower case."""
+"""Statements on what is outside of the warehouse, as frozen records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidegate_server.core.connectors.columns import ConnectorTable
+from tidegate_server.core.connectors.merging import Feature, Merging
 from tidegate_server.core.model.privileges import SecuredKind
+
+# Names of external locations and connections are in lower case.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTableLike:
+    """CREATE [TEMPORARY] TABLE [IF NOT EXISTS] t [(...)] ... LIKE other [(...)]."""
+
+    name: tuple[str, ...]
+    other: tuple[str, ...]
+    own: ConnectorTable
+    """What the statement itself defines."""
+    how: Mapping[Feature, Merging]
+    """Has all features."""
+    temporary: bool = False
+    if_not_exists: bool = False
+    comment: str | None = None
+    bare: bool = False
+    """Whether there is nothing but the two names."""
+    line: int = field(default=1, compare=False)
+    column: int = field(default=1, compare=False)
+    """Where the name of the other table is, from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +109,8 @@ class DescribeExternal:
 
 
 ExternalStatement = (
-    CreateExternalLocation
+    CreateTableLike
+    | CreateExternalLocation
     | SetExternalLocationUrl
     | CreateConnection
     | SetConnectionOptions
