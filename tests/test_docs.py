@@ -18,7 +18,7 @@ from tests.support.errors_page import page as errors_page
 from tests.support.reasons_page import page as reasons_page
 from tidegate.cli.split import split
 from tidegate_server.core.config import Config
-from tidegate_server.core.messages.answers import Analysis
+from tidegate_server.core.messages.answers import Analysis, TableDefinitionFound
 from tidegate_server.core.sql.parse import parse
 from tidegate_server.gateway.demo.__main__ import INVITATION
 from tidegate_server.gateway.demo.__main__ import main as demo_main
@@ -84,6 +84,9 @@ class _Orders(dict[str, Analysis]):
 def test_examples_marked_to_run_are_carried_out(page: Path) -> None:
     world = World()
     world.engine.analyses = _Orders()
+    definition = "(id INT, ts TIMESTAMP, celsius DOUBLE) WITH ('connector' = 'datagen')"
+    readings = TableDefinitionFound(connector="datagen", definition=definition)
+    world.engine.definitions["readings",] = readings
     for block in _RUN.findall(page.read_text("utf-8")):
         for part in split(block):
             if part.sql:

@@ -250,7 +250,7 @@ class FakeStorage:
             for name, text in (*request.computed, *listed)
         )
         given = request.columns.columns if request.listed else ()
-        watermark = self.types.get(request.watermark or "", "string")
+        watermark = self.types.get(request.watermark or "", "timestamp")
         return ExpressionsChecked(computed=Schema((*given, *columns)), watermark=watermark)
 
 
