@@ -9,8 +9,10 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.core.catalogs.base import PythonCatalogType
 from tidegate_server.core.catalogs.calls import CatalogCalls
+from tidegate_server.core.catalogs.kafka import KafkaType
 from tidegate_server.core.catalogs.loading import is_python_type, load_type
 from tidegate_server.engine.gate import tables
+from tidegate_server.engine.gate.kafka_client import AdminClient
 from tidegate_server.engine.storage.jvm import compiled_instance, java, java_source
 
 _NAME: Final = "tidegate.PythonCatalogs"
@@ -53,7 +55,9 @@ def connect_python(spark: SparkSession, catalogs: Any) -> None:
     for name, need in tables.source_needs().items():
         if need in _SOURCES and not name.startswith(_HIVE):
             sources.add(name)
-    catalogs.connect(_Callback(CatalogCalls(_find_type)), server, sources)
+    kafka = KafkaType(lambda settings: AdminClient(spark, settings))
+    calls = CatalogCalls(lambda name: kafka if name == kafka.name else _find_type(name))
+    catalogs.connect(_Callback(calls), server, sources)
 
 
 def _find_type(name: str) -> PythonCatalogType:

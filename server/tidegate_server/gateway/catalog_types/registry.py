@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from typing import Final, cast
 
 from tidegate_server.core.catalogs.base import PythonCatalogType
+from tidegate_server.core.catalogs.kafka import KafkaType
 from tidegate_server.core.catalogs.loading import GROUP, is_python_type, load_type
 from tidegate_server.core.errors import Code, error
 from tidegate_server.gateway.catalog_types.base import CatalogType
@@ -18,18 +19,18 @@ from tidegate_server.gateway.catalog_types.paimon import PaimonType
 from tidegate_server.gateway.catalog_types.tidegate import TidegateType
 
 AnyType = CatalogType | PythonCatalogType
-_BUILT_IN: Final[tuple[CatalogType, ...]] = (
+_BUILT_IN: Final[tuple[AnyType, ...]] = (
     JdbcType(),
     IcebergType(),
     PaimonType(),
     TidegateType(),
+    KafkaType(),
 )
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "generic_in_memory": "Temporary views last as long as a session: CREATE TEMPORARY VIEW.",
     "hive": "spark_catalog is that of a Hive Metastore: set its address as the setting "
     "spark.hadoop.hive.metastore.uris of [engine.settings]. For Iceberg tables write "
     "'type' = 'iceberg', 'catalog-type' = 'hive'.",
-    "kafka": "Make each topic a table: CREATE TABLE name (...) WITH ('connector' = 'kafka', ...).",
 }
 """Types of Flink that have no meaning here, and what serves their purpose."""
 _METHODS = ("spark_catalog", "options")

@@ -1,4 +1,4 @@
-"""Hints for statements of Flink's that Spark cannot read."""
+"""Hints for what Spark refuses and does not say what to write instead."""
 
 from __future__ import annotations
 
@@ -19,14 +19,18 @@ _FLINKS = re.compile(
     re.IGNORECASE,
 )
 """What only Flink's SQL has, as far as a glance tells."""
+_TOPIC = "UNSUPPORTED_INSERT", "KafkaRelation("
+_WRITE = "To write records, create a table WITH ('connector' = 'kafka', ...) and insert into that."
 _DIALECT = "If this is Flink's SQL, SET 'sql.dialect' = 'flink' has it translated."
 
 
 def advise(problem: ServerError, text: str, dialect: SqlDialect) -> None:
-    """Add a hint to Spark's error for a statement that looks like Flink's.
+    """Add a hint to Spark's error for a statement that looks like Flink's, and to some others.
 
     :param text: the statement.
     """
+    if problem.code.startswith(_TOPIC[0]) and _TOPIC[1] in problem.message:
+        problem.hint = _WRITE
     could_be = dialect is SqlDialect.SPARK and problem.code in _UNREAD and not problem.hint
     if could_be and _FLINKS.search(text):
         problem.hint = _DIALECT
