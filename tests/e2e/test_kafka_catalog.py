@@ -74,6 +74,25 @@ def test_topics_are_tables(start_server: StartServer, broker: str, tmp_path: Pat
     [(_, info)] = run_as(server, "ann", refresh)
     assert info["action"] == "FULL"
     assert run_as(server, "ann", "SELECT n FROM s.totals WHERE k = '2'") == [(2,)]
+    # Tables of the connector, like one another: rows, and changes by the key.
+    kafka = f"'connector' = 'kafka', 'properties.bootstrap.servers' = '{broker}'"
+    run_as(
+        server,
+        "root",
+        "CREATE TABLE s.clicks (n INT, at TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', WATERMARK "
+        f"FOR at AS at - INTERVAL '5' SECOND) WITH ({kafka}, 'topic' = 'orders', "
+        "'format' = 'json', 'json.ignore-parse-errors' = 'true')",
+        "CREATE TABLE s.changes (PRIMARY KEY (n) NOT ENFORCED) WITH ('topic' = 'changes', 'format' "
+        f"= 'debezium-json', {kafka}) LIKE s.clicks (EXCLUDING OPTIONS EXCLUDING WATERMARKS)",
+        f"CREATE MATERIALIZED TABLE s.taken {daily} AS SELECT n FROM s.clicks WHERE at IS NOT NULL",
+        f"CREATE MATERIALIZED TABLE s.applied {daily} AS SELECT n, at FROM s.changes",
+        "ALTER MATERIALIZED TABLE s.taken REFRESH",
+    )
+    assert run_as(server, "root", "SELECT n FROM s.taken ORDER BY n") == [(1,), (3,)]
+    joined = "SELECT count(*) AS n FROM s.clicks JOIN s.changes USING (n)"
+    for query, found in ((joined, "several"), ("SELECT sum(n) AS n FROM s.clicks", "an aggregate")):
+        statement = f"CREATE MATERIALIZED TABLE s.never {daily} AS {query}"
+        _refused(server, "root", statement, "MT_STREAM_QUERY", found, "ingest the rows unchanged")
     # Rights, secrets, and what there is not.
     _refused(server, "bob", rows, "bob needs USE CATALOG on catalog k")
     for statement in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import uuid
 from collections.abc import Iterator
@@ -29,9 +30,14 @@ def cursor(server: Server) -> Iterator[tidegate.Cursor]:
 
 
 def lines(folder: Path) -> list[str]:
-    """The lines of all files in a directory, in order."""
-    files = (each for each in folder.rglob("[!._]*") if each.is_file())
-    return sorted(line for each in files for line in each.read_text("utf-8").splitlines())
+    """The lines of all files in a directory, in order; a job may be writing others."""
+    found: list[str] = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [each for each in folders if not each.startswith((".", "_"))]
+        for name in names:
+            if not name.startswith((".", "_")):
+                found += (Path(place) / name).read_text("utf-8").splitlines()
+    return sorted(found)
 
 
 def test_rows_become_files(cursor: tidegate.Cursor, tmp_path: Path) -> None:
