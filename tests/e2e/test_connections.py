@@ -70,6 +70,8 @@ def url() -> Iterator[str]:
                 "SET ROLE crm",
                 "CREATE TABLE shop.orders (id int PRIMARY KEY, amount numeric(10, 2), who text)",
                 "INSERT INTO shop.orders VALUES (1, 10.5, 'a'), (2, 20, 'b')",
+                "CREATE TABLE shop.prices (id int, at date, price numeric(10, 2) NOT NULL)",
+                "ALTER TABLE shop.prices ADD seen timestamp, ADD PRIMARY KEY (id, at)",
                 "RESET ROLE",
             ):
                 database.execute(text)
@@ -173,9 +175,92 @@ def test_a_catalog_of_flinks_options_reads_the_same(server: Server, url: str) ->
 
 
 def test_a_reader_brings_no_options_of_its_own(server: Server) -> None:
-    for option in ("query", "sessionInitStatement", "url", "fetchsize"):
+    for option in ("query", "sessionInitStatement", "url", "dbtable"):
         text = f"SELECT * FROM crm.shop.orders WITH ('{option}' = '1')"
         assert "ACCESS_DENIED" in refused(server, "bob", text)
+
+
+JDBC = "WITH ('connector' = 'jdbc', 'connection' = 'crm', 'table-name' = 'shop.{}'{})"
+PARTITIONS = (
+    ", 'scan.fetch-size' = '1', 'scan.partition.column' = 'id', 'scan.partition.num' = '2', "
+    "'scan.partition.lower-bound' = '1', 'scan.partition.upper-bound' = '3'"
+)
+
+
+def test_flinks_connector_reads_a_table_of_the_connection(server: Server) -> None:
+    columns = "who STRING, id BIGINT, twice AS id * 2"
+    create = f"({columns}) {JDBC.format('orders', PARTITIONS)}"
+    run_as(
+        server,
+        "bob",
+        f"CREATE TABLE bob.o {create}",
+        "GRANT SELECT, MODIFY ON VIEW bob.o TO USER eve",
+        "CREATE MATERIALIZED TABLE bob.doubled FRESHNESS = INTERVAL '1' DAY "
+        "AS SELECT who, twice FROM bob.o WHERE id < 3",
+    )
+    assert run_as(server, "eve", "SELECT * FROM bob.o ORDER BY id") == [("a", 1, 2), ("b", 2, 4)]
+    assert sorted(run_as(server, "bob", "SELECT * FROM bob.doubled")) == [("a", 2), ("b", 4)]
+    assert "USE CONNECTION" in refused(server, "eve", f"CREATE TEMPORARY TABLE o {create}")
+    for user in ("bob", "eve"):  # the owner of the table may not
+        text = "INSERT INTO bob.o (who, id) VALUES ('c', 3)"
+        assert "needs MODIFY on connection crm" in refused(server, user, text)
+    told = refused(server, "bob", f"CREATE TABLE bob.p (whose STRING) {JDBC.format('orders', '')}")
+    assert "`whose` cannot be resolved. Did you mean one of the following? [`who`" in told
+    run_as(server, "bob", "DROP MATERIALIZED TABLE bob.doubled", "DROP TABLE bob.o")
+    assert run_as(server, "bob", "SELECT count(*) FROM crm.shop.orders") == [(2,)]
+
+
+def test_an_insert_replaces_the_rows_of_the_same_key(server: Server) -> None:
+    run_as(
+        server,
+        "ann",
+        "CREATE SCHEMA ann",
+        "CREATE TABLE ann.prices (id INT, at DATE, price DECIMAL(10, 2), seen TIMESTAMP(3), "
+        f"PRIMARY KEY (id, at) NOT ENFORCED) {JDBC.format('prices', '')}",
+        "INSERT INTO ann.prices VALUES (1, DATE '2026-01-01', 1.5, TIMESTAMP '2026-01-01 12:00:00')"
+        ", (2, DATE '2026-01-01', 2.5, NULL)",
+        "INSERT INTO ann.prices (price, at, id) VALUES (3, DATE '2026-01-01', 2)",
+        "GRANT MODIFY ON VIEW ann.prices TO USER eve",
+    )
+    run_as(server, "eve", "INSERT INTO ann.prices VALUES (1, DATE '2026-01-02', 4, NULL)")
+    told = refused(
+        server,
+        "ann",
+        "INSERT INTO ann.prices SELECT id, DATE '2026-01-03', if(id = 99, NULL, id), NULL "
+        "FROM range(100)",
+    )
+    assert "null value in column" in told
+    query = "SELECT id, CAST(at AS STRING), price, CAST(seen AS STRING) FROM {} ORDER BY id, at"
+    expected = [
+        (1, "2026-01-01", Decimal("1.50"), "2026-01-01 12:00:00"),
+        (1, "2026-01-02", Decimal("4.00"), None),
+        (2, "2026-01-01", Decimal("3.00"), None),
+    ]
+    assert run_as(server, "ann", query.format("ann.prices")) == expected
+    assert run_as(server, "bob", query.format("crm.shop.prices")) == expected
+    text = "INSERT OVERWRITE ann.prices SELECT * FROM ann.prices"
+    assert "does not support truncate" in refused(server, "ann", text)
+    run_as(server, "ann", "DROP SCHEMA ann CASCADE")
+    assert run_as(server, "bob", "SELECT count(*) FROM crm.shop.prices") == [(3,)]
+
+
+def test_rows_of_a_database_without_upserts_are_added(server: Server) -> None:
+    written = "'connector' = 'jdbc', 'connection' = 'derby', 'table-name' = 'APP.T'"
+    run_as(
+        server,
+        "root",
+        "CREATE CONNECTION derby TYPE jdbc OPTIONS (url 'jdbc:derby:memory:x;create=true', "
+        "driver 'org.apache.derby.jdbc.EmbeddedDriver')",
+        "CREATE TABLE derby.APP.T (ID INT, V STRING)",
+        f"CREATE TABLE keyed (id INT, PRIMARY KEY (id) NOT ENFORCED) WITH ({written})",
+        f"CREATE TABLE added (id INT, v STRING) WITH ({written})",
+        "INSERT INTO added VALUES (1, 'a'), (1, NULL)",
+    )
+    assert run_as(server, "root", "SELECT count(v), sum(id) FROM added") == [(1, 2)]
+    with pytest.raises(tidegate.Error) as caught:
+        run_as(server, "root", "INSERT INTO keyed VALUES (1)")
+    assert "Rows replace others by a primary key only in PostgreSQL" in caught.value.hint
+    run_as(server, "root", "DROP TABLE keyed", "DROP TABLE added", "DROP CONNECTION derby")
 
 
 def test_rows_and_tables_are_written(server: Server) -> None:

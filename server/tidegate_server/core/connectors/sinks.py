@@ -46,6 +46,14 @@ class Sink:
     partitions: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     """Those of Spark's writer."""
+    connection: str = ""
+    """The connection to the database with the table."""
+    table: tuple[str, ...] = ()
+    """The name of the table there."""
+    key: tuple[str, ...] = ()
+    """The columns by which rows replace others; none if they are added."""
+    batch: int = 0
+    """Rows that one round trip to the database inserts; 0 for what the connection says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +73,8 @@ class Mark:
     """The directory that an INSERT writes to, if any."""
     refused: str = ""
     """Why it cannot be written; a clause."""
+    upserts: bool = False
+    """Whether rows that are inserted replace those with the same key."""
 
 
 def marked(query: str, connector: str, sink: Sink | Unwritable) -> str:
@@ -81,6 +91,10 @@ def marked(query: str, connector: str, sink: Sink | Unwritable) -> str:
             "path": sink.path,
             "partitions": sink.partitions,
             "options": dict(sink.options),
+            "connection": sink.connection,
+            "table": sink.table,
+            "key": sink.key,
+            "batch": sink.batch,
         }
         said = {key: value for key, value in said.items() if value}
     text = json.dumps(said)
@@ -103,7 +117,13 @@ def mark_of(query: str) -> Mark | None:
         path, refused = "", "the comment in its view is not the server's"
     elif "columns" not in said and not refused:
         refused = "it was created by an earlier version: create it again"
-    return Mark(connector=found[1], path=path, refused=refused)
+    return Mark(connector=found[1], path=path, refused=refused, upserts=bool(said.get("key")))
+
+
+def upserts(query: str) -> bool:
+    """Return whether a row that is inserted into a view replaces the one with the same key."""
+    mark = mark_of(query)
+    return mark is not None and mark.upserts
 
 
 def _ddl(columns: tuple[ConnectorColumn, ...]) -> str:

@@ -21,6 +21,7 @@ from tidegate_server.core.connectors.generators import (
     generator_view,
     temporary_properties,
 )
+from tidegate_server.core.connectors.jdbc import jdbc_view
 from tidegate_server.core.connectors.kafka import kafka_view, upsert_kafka_view
 from tidegate_server.core.connectors.readers import MISSING, READERS
 from tidegate_server.core.connectors.sinks import mark_of
@@ -33,6 +34,7 @@ KEY_PROPERTY = "connector.primary-key"
 _READING = ("filesystem", "kafka", "upsert-kafka")
 _MARKED: Mapping[str, Callable[[ConnectorTable], str]] = {
     "filesystem": files_view,
+    "jdbc": jdbc_view,
     "kafka": kafka_view,
     "upsert-kafka": upsert_kafka_view,
     **dict.fromkeys(("print", "blackhole"), writer_view),
@@ -41,10 +43,6 @@ _MARKED: Mapping[str, Callable[[ConnectorTable], str]] = {
 _CONNECTORS = (*generators.CONNECTORS, *_MARKED)
 _CALL = re.compile(rf"\bFROM ({'|'.join(name for name, each in READERS.items() if each.needs)})\(")
 _MISSING = re.compile(rf", {MISSING} => 'true'(?=\))")
-_ELSEWHERE: Mapping[str, str] = {
-    "jdbc": "Make the database a catalog: CREATE CONNECTION name TYPE postgresql OPTIONS (...).",
-}
-"""What to write instead of connectors that there are not."""
 
 
 class UnknownConnectorError(Exception):
@@ -52,8 +50,8 @@ class UnknownConnectorError(Exception):
 
     def __init__(self, connector: str) -> None:
         near = difflib.get_close_matches(connector, _CONNECTORS, n=1)
-        self.hint = _ELSEWHERE.get(connector, f"Did you mean {near[0]}?" if near else "")
-        self.hint = self.hint or f"There are the connectors {', '.join(_CONNECTORS)}."
+        known = f"There are the connectors {', '.join(_CONNECTORS)}."
+        self.hint = f"Did you mean {near[0]}?" if near else known
         super().__init__(f"connector '{connector}'")
 
 

@@ -40,6 +40,8 @@ public class Catalogs {
   /** Before the name of a catalog, and the reason, in messages of exceptions. */
   public static final String UNAVAILABLE = "tidegate.catalog.unavailable:";
   static final String FIELD = "\u001f";
+  private static final String DATABASE =
+      "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog";
   private static final long RETRY_MILLISECONDS = 5000;
   private static final int CAUSES = 8;
   private static final String GONE = "it does not exist any more";
@@ -268,6 +270,12 @@ public class Catalogs {
   public boolean isAlias(String name) {
     Entry found = find(name);
     return found != null && found.isAlias();
+  }
+
+  /** Returns whether a name is that of a database, which Spark reads by JDBC. */
+  public boolean isDatabase(String name) {
+    Entry found = find(name);
+    return found != null && found.className.equals(DATABASE);
   }
 
   /** Returns CATALOG or CONNECTION; null if there is none of this name. */

@@ -111,6 +111,11 @@ public class Gate extends scala.runtime.AbstractFunction1 {
   static final String KAFKA = "org.apache.spark.sql.kafka010.";
   /** The target of an INSERT into the table of a connector; its properties say what it writes. */
   static final String SINK = "tidegate.ConnectorSinks$Sink";
+  /** What a reader may say of how a table of a database is read, in lower case. */
+  static final Set OF_READING =
+      new HashSet(java.util.Arrays.asList(
+          new String[] {
+            "fetchsize", "partitioncolumn", "numpartitions", "lowerbound", "upperbound"}));
   static final Set READS =
       new HashSet(java.util.Arrays.asList(new String[] {"SELECT", "DESCRIBE", "READ"}));
   static final String ON_FILES = PythonCatalogs.ON_FILES;
@@ -858,7 +863,13 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         String key = (String) entry.getKey();
         if (key.startsWith("option.")) given.put(key.substring(7), entry.getValue());
       }
-      if (said.get("connector").equals("kafka")) {
+      if (said.containsKey("connection")) {
+        String name = (String) said.get("connection");
+        // One that does not exist is refused as one that the owner may not use.
+        if (!catalog("MODIFY", name, inner)) {
+          add("MODIFY", "CONNECTION", "", "", lower(name), "", inner, "");
+        }
+      } else if (said.get("connector").equals("kafka")) {
         add("WRITE", "PATH", "", "", "kafka://" + given.get("kafka.bootstrap.servers") + "/"
             + given.get("topic"), "", inner, "");
       } else if (said.containsKey("path")) {
@@ -879,7 +890,9 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       scala.collection.immutable.Seq parts = parts(node);
       if (node instanceof UnresolvedRelation) {
         // Before the analysis opens files with them.
-        options(((UnresolvedRelation) node).options().asCaseSensitiveMap());
+        options(
+            ((UnresolvedRelation) node).options().asCaseSensitiveMap(),
+            parts.size() > 1 ? parts.head().toString() : "");
       } else if (parts != null) {
         // a name alone
       } else if (node instanceof PlanWithUnresolvedIdentifier) {
@@ -946,7 +959,11 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         sink(node.table().properties(), act, via);
         return;
       }
-      options(node.options().asCaseSensitiveMap());
+      options(
+          node.options().asCaseSensitiveMap(),
+          node.catalog().isDefined()
+              ? ((org.apache.spark.sql.connector.catalog.CatalogPlugin) node.catalog().get()).name()
+              : "");
       if (node.table() instanceof DeltaTableV2) {
         table((DeltaTableV2) node.table(), act, via);
       } else if (node.identifier().isDefined() && node.catalog().isDefined()) {
@@ -1403,6 +1420,17 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         scala.Tuple2 one = (scala.Tuple2) all.next();
         if (one._1() instanceof String) key(rules, (String) one._1(), one._2());
       }
+    }
+
+    /** Judges the options of a table in a catalog. */
+    private void options(Map map, String catalog) {
+      Map others = new HashMap(map);
+      if (catalogs.isDatabase(catalog)) {
+        for (Object key : map.keySet()) {
+          if (OF_READING.contains(lower((String) key))) others.remove(key);
+        }
+      }
+      options(others);
     }
 
     private void options(Map map) {

@@ -187,7 +187,7 @@ public class PythonCatalogs {
     return (JsonNode) node.get(index); // Janino finds the method of an interface of JsonNode
   }
 
-  private static Identifier identifier(String[] namespace, String name) {
+  public static Identifier identifier(String[] namespace, String name) {
     try {
       // Janino does not call static methods of interfaces.
       return (Identifier)

@@ -39,6 +39,7 @@ _SCHEDULING = ("Job aborted due to stage failure", "Exception thrown in awaitRes
 _UNAVAILABLE_CATALOG = "tidegate.catalog.unavailable:"
 _NO_KAFKA = "Failed to find data source: kafka"
 _FAILED_CATALOG = "tidegate.catalog.failed:"
+_REFUSED = "tidegate.refused:"
 _UNKNOWN_CONDITION = "Cannot find main error class"
 _LONG_NAME = re.compile(r"Mkdirs failed to create|File name too long")
 _NAME_BYTES = 255
@@ -93,6 +94,7 @@ def _translate(caught: BaseException) -> ServerError:
     known = (
         _catalog_error(causes)
         or _source_error(causes)
+        or _refused_error(causes)
         or _resource_error(caught, causes)
         or _partition_name_error(causes)
     )
@@ -132,6 +134,16 @@ def _source_error(causes: Sequence[_Cause]) -> ServerError | None:
     """Return the error of Kafka's source where the engine has not loaded it."""
     if any(cause.text.startswith(_NO_KAFKA) for cause in causes):
         return error(Code.MT_STREAM_SOURCE, source="kafka")
+    return None
+
+
+def _refused_error(causes: Sequence[_Cause]) -> ServerError | None:
+    """Return the error of an INSERT that a connector cannot carry out (``ConnectorSinks.java``)."""
+    for cause in causes:
+        if cause.text.startswith(_REFUSED):
+            what, _, reason = cause.text.removeprefix(_REFUSED).partition("\x1f")
+            hint = f"{reason[0].upper()}{reason[1:]}."
+            return error(Code.NOT_SUPPORTED, what=what, hint=hint)
     return None
 
 

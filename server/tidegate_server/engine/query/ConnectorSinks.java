@@ -3,6 +3,8 @@ package tidegate;
 import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.sql.Connection;
+import java.sql.PreparedStatement;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -38,8 +40,11 @@ import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogManager;
+import org.apache.spark.sql.connector.catalog.CatalogPlugin;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
+import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
@@ -51,12 +56,18 @@ import org.apache.spark.sql.execution.command.DDLUtils;
 import org.apache.spark.sql.execution.datasources.DataSource;
 import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand;
+import org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions;
+import org.apache.spark.sql.execution.datasources.jdbc.JdbcUtils$;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTable;
+import org.apache.spark.sql.jdbc.JdbcDialect;
+import org.apache.spark.sql.jdbc.JdbcDialects$;
 import org.apache.spark.sql.sources.CreatableRelationProvider;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.sources.InsertableRelation;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StringType$;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.StructType$;
 import org.apache.spark.unsafe.Platform;
@@ -84,6 +95,17 @@ public class ConnectorSinks {
   /** As strict as what reads it in Python, so that both see the same path. */
   static final ObjectMapper JSON =
       new ObjectMapper().enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS);
+
+  /** Before what is not done, and why, in messages of exceptions. */
+  static final String REFUSED = "tidegate.refused:";
+  static final String FIELD = "\u001f";
+  /** The catalogs and connections of all sessions. */
+  static volatile Catalogs catalogs;
+
+  /** Sets the catalogs and connections, which lead to the tables of other databases. */
+  public void connect(Catalogs all) {
+    catalogs = all;
+  }
 
   /** Returns what builds the rule that replaces the targets, for each session. */
   public Object targets() {
@@ -229,6 +251,11 @@ public class ConnectorSinks {
     final Map options = new HashMap();
     final String format;
     final String path;
+    /** The connection to the database of the table; empty for files and topics. */
+    final String connection;
+    final List table;
+    final List key;
+    final int batch;
     private final String name;
     private final Map properties = new HashMap();
     /** The values of PARTITION (key = value), as they were written. */
@@ -255,10 +282,15 @@ public class ConnectorSinks {
         if (!folded.add(key.toLowerCase(Locale.ROOT))) throw new SecurityException(key);
         options.put(key, at(at(said, "options"), key).asText());
       }
+      connection = at(said, "connection").asText();
+      table = texts(at(said, "table"));
+      key = texts(at(said, "key"));
+      batch = at(said, "batch").asInt();
       boolean placed = connector.equals("kafka")
           ? options.containsKey("kafka.bootstrap.servers") && options.containsKey("topic")
           : connector.equals("filesystem") != path.isEmpty();
-      if (!placed) throw new SecurityException(connector);
+      boolean connected = !connection.isEmpty() && !table.isEmpty() && path.isEmpty();
+      if (!placed || connector.equals("jdbc") != connected) throw new SecurityException(connector);
       scala.collection.Iterator parts = partition.iterator();
       while (parts.hasNext()) {
         scala.Tuple2 part = (scala.Tuple2) parts.next();
@@ -273,6 +305,7 @@ public class ConnectorSinks {
       }
       properties.put("connector", connector);
       if (!path.isEmpty()) properties.put("path", path);
+      if (!connection.isEmpty()) properties.put("connection", connection);
       for (Object one : options.entrySet()) {
         Map.Entry option = (Map.Entry) one;
         properties.put("option." + option.getKey(), option.getValue());
@@ -363,6 +396,12 @@ public class ConnectorSinks {
       Dataset rows = (Dataset) data.selectExpr(sink.expressions);
       if (sink.connector.equals("kafka")) {
         produce(rows);
+      } else if (sink.connector.equals("jdbc")) {
+        try {
+          new Database(sink).write(rows);
+        } catch (Exception failed) {
+          Platform.throwException(failed);
+        }
       } else if (sink.connector.equals("print")) {
         org.slf4j.Logger log = org.slf4j.LoggerFactory.getLogger("tidegate.print");
         Iterator lines = rows.toLocalIterator();
@@ -473,6 +512,147 @@ public class ConnectorSinks {
         return ((String) value).getBytes(java.nio.charset.StandardCharsets.UTF_8);
       }
       return (byte[]) value;
+    }
+  }
+
+  /** Writes rows into the table of another database: all or none, in one transaction. */
+  static class Database {
+    static final int BATCH = 1000;
+    private final Sink sink;
+
+    Database(Sink sink) {
+      this.sink = sink;
+    }
+
+    void write(Dataset rows) throws Exception {
+      JDBCTable table = table();
+      JDBCOptions options = table.jdbcOptions();
+      JdbcDialect dialect = JdbcDialects$.MODULE$.get(options.url());
+      StructField[] fields = new StructField[sink.expressions.length];
+      String[] values = new String[fields.length];
+      for (int i = 0; i < fields.length; i++) {
+        fields[i] = column(table, rows.columns()[i]);
+        values[i] = "CAST(" + sink.expressions[i] + " AS " + fields[i].dataType().sql() + ")";
+      }
+      String statement = statement(options, dialect, fields);
+      Iterator all = rows.selectExpr(values).toLocalIterator();
+      Connection connection =
+          (Connection) dialect.createConnectionFactory(options).apply(Integer.valueOf(-1));
+      boolean done = false;
+      try {
+        boolean transactions = connection.getMetaData().supportsTransactions();
+        if (transactions) connection.setAutoCommit(false);
+        PreparedStatement prepared = connection.prepareStatement(statement);
+        prepared.setQueryTimeout(options.queryTimeout());
+        int most = sink.batch > 0 ? sink.batch : options.parameters().contains("batchsize")
+            ? Integer.parseInt((String) options.parameters().apply("batchsize")) : BATCH;
+        int waiting = 0;
+        while (all.hasNext()) {
+          org.apache.spark.sql.Row row = (org.apache.spark.sql.Row) all.next();
+          for (int i = 0; i < fields.length; i++) {
+            set(prepared, i + 1, row.get(i), fields[i].dataType(), dialect);
+          }
+          prepared.addBatch();
+          if (++waiting == most) {
+            prepared.executeBatch();
+            waiting = 0;
+          }
+        }
+        if (waiting > 0) prepared.executeBatch();
+        if (transactions) connection.commit();
+        done = true;
+      } finally {
+        try {
+          if (!done && !connection.getAutoCommit()) connection.rollback();
+        } finally {
+          connection.close();
+        }
+      }
+    }
+
+    private JDBCTable table() throws Exception {
+      catalogs.use(sink.session, sink.connection);
+      CatalogPlugin found = sink.session.sessionState().catalogManager().catalog(sink.connection);
+      int last = sink.table.size() - 1;
+      String[] schema = (String[]) sink.table.subList(0, last).toArray(new String[0]);
+      String name = (String) sink.table.get(last);
+      Table table = found instanceof TableCatalog
+          ? ((TableCatalog) found).loadTable(PythonCatalogs.identifier(schema, name)) : null;
+      if (table instanceof JDBCTable) return (JDBCTable) table;
+      throw refused(sink.connection + " is no connection to a database");
+    }
+
+    private UnsupportedOperationException refused(String reason) {
+      return new UnsupportedOperationException(
+          REFUSED + "An INSERT into the table " + sink.name() + FIELD + reason);
+    }
+
+    /** Returns a column of the table in the database, whose name may be written differently. */
+    private StructField column(JDBCTable table, String name) {
+      StructField[] all = table.schema().fields();
+      StructField found = null;
+      for (int i = 0; i < all.length; i++) {
+        if (all[i].name().equals(name)) return all[i];
+        if (all[i].name().equalsIgnoreCase(name)) found = all[i];
+      }
+      if (found == null) throw refused("its table " + table.name() + " has no column " + name);
+      return found;
+    }
+
+    private String statement(JDBCOptions options, JdbcDialect dialect, StructField[] fields) {
+      String insert = dialect.insertIntoTable(options.tableOrQuery(), fields);
+      if (sink.key.isEmpty()) return insert;
+      boolean mysql = options.url().startsWith("jdbc:mysql:")
+          || options.url().startsWith("jdbc:mariadb:");
+      boolean postgresql = options.url().startsWith("jdbc:postgresql:")
+          || options.url().startsWith("jdbc:sqlite:");
+      if (!mysql && !postgresql) {
+        throw refused("rows replace others by a primary key only in PostgreSQL, MySQL, MariaDB and"
+            + " SQLite; without PRIMARY KEY they are added");
+      }
+      StringBuilder key = new StringBuilder();
+      StringBuilder changes = new StringBuilder();
+      for (int i = 0; i < fields.length; i++) {
+        String name = dialect.quoteIdentifier(fields[i].name());
+        boolean identifies = isKey(fields[i].name());
+        if (identifies) key.append(key.length() == 0 ? "" : ", ").append(name);
+        // MySQL changes nothing by it, and has no word for that which does not hide errors.
+        if (identifies && !(mysql && sink.key.size() == fields.length)) continue;
+        changes.append(changes.length() == 0 ? "" : ", ").append(name).append(" = ")
+            .append(mysql ? "VALUES(" + name + ")" : "EXCLUDED." + name);
+      }
+      if (mysql) return insert + " ON DUPLICATE KEY UPDATE " + changes;
+      return insert + " ON CONFLICT (" + key + ") DO "
+          + (changes.length() == 0 ? "NOTHING" : "UPDATE SET " + changes);
+    }
+
+    private boolean isKey(String name) {
+      for (Object one : sink.key) {
+        if (name.equalsIgnoreCase((String) one)) return true;
+      }
+      return false;
+    }
+
+    private static void set(
+        PreparedStatement statement, int index, Object value, DataType type, JdbcDialect dialect)
+        throws Exception {
+      if (value == null) {
+        statement.setNull(index, JdbcUtils$.MODULE$.getJdbcType(type, dialect).jdbcNullType());
+      } else if (value instanceof Byte) {
+        statement.setInt(index, ((Byte) value).intValue());
+      } else if (value instanceof java.time.LocalDateTime) {
+        statement.setTimestamp(
+            index,
+            dialect.convertTimestampNTZToJavaTimestamp((java.time.LocalDateTime) value));
+      } else if (value instanceof java.time.Instant) {
+        statement.setTimestamp(index, java.sql.Timestamp.from((java.time.Instant) value));
+      } else if (value instanceof java.time.LocalDate) {
+        statement.setDate(index, java.sql.Date.valueOf((java.time.LocalDate) value));
+      } else if (value instanceof byte[]) {
+        statement.setBytes(index, (byte[]) value);
+      } else {
+        statement.setObject(index, value);
+      }
     }
   }
 

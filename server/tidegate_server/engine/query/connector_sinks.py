@@ -9,16 +9,18 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidegate_server.engine.storage.jvm import compiled_instance, java_source
+from tidegate_server.engine.storage.jvm import compiled_instance, java_source, known_instance
 
 
 def install_connector_sinks(spark: SparkSession) -> None:
     """Replace the targets of INSERT in all sessions that are created from now on.
 
-    The rules run after those that were installed before.
+    The rules run after those that were installed before: the gate is one of them.
     """
     source = java_source(__package__, "ConnectorSinks")
-    sinks = compiled_instance(spark, "tidegate.ConnectorSinks", source)
+    gate: Any = known_instance("tidegate.Gate")
+    sinks = compiled_instance(spark, "tidegate.ConnectorSinks", source, uses=gate)
+    sinks.connect(gate.catalogs())
     session: Any = spark._jsparkSession
     extensions = session.extensions()
     extensions.injectHintResolutionRule(sinks.targets())

@@ -13,6 +13,7 @@ from tidegate_server.core.connectors.columns import ConnectorColumn, ConnectorTa
 from tidegate_server.core.connectors.columns import listed as listed_sql
 from tidegate_server.core.connectors.definition import pairs_sql
 from tidegate_server.core.connectors.options import OptionError
+from tidegate_server.core.connectors.sinks import upserts
 from tidegate_server.core.connectors.tables import PROPERTY, UnknownConnectorError, view_of
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.names import quote_identifier, quote_literal
@@ -165,7 +166,7 @@ def connector_view(text: str, tokens: Sequence[Token]) -> Translated | None:
 
 
 def _remarks(table: ConnectorTable, query: str) -> Iterator[str]:
-    if table.primary_key and not change_key(query):
+    if table.primary_key and not change_key(query) and not upserts(query):
         key = ", ".join(table.primary_key)
         yield f"The primary key ({key}) has no effect: the rows are not changes by a key."
     if table.watermark is not None:
