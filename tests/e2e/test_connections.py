@@ -1,18 +1,21 @@
-"""Connections to a real PostgreSQL: what their grants allow, and that no secret is shown."""
+"""Connections to real databases: what their grants allow, and that no secret is shown."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 
 import psycopg
 import pytest
 
 import tidegate
 from tests.support.fixtures.server import Server, run_as, running_server
+from tests.support.full_run import FULL
+from tests.support.mariadb import MariaDb, has_mariadb, running_mariadb
 from tests.support.postgres import (
     USER,
     free_port,
@@ -23,7 +26,8 @@ from tests.support.postgres import (
 from tidegate_server.engine.jvm import jars
 from tidegate_server.gateway.link.java import find_java
 
-pytestmark = [pytest.mark.faults, pytest.mark.thorough]  # a server of its own
+pytestmark = pytest.mark.faults  # a server of its own
+thorough = pytest.mark.thorough
 
 HUSH = "h0sh-hosh"
 CONFIG = """
@@ -35,7 +39,7 @@ administrators = ["root"]
 "materialized-table.initialize" = "ON_CREATE"
 
 [engine]
-jars = ["{driver}"]
+jars = {drivers}
 
 [secrets]
 crm = {{ file = "{secret}" }}
@@ -45,13 +49,18 @@ ROWS = [(1, Decimal("10.50"), "a"), (2, Decimal("20.00"), "b")]
 
 
 @pytest.fixture(scope="module")
-def driver() -> Path:
-    """The jar of PostgreSQL's JDBC driver, fetched once into the cache of jars."""
-    jar = jars.Jar("org.postgresql", "postgresql", "42.7.4")
-    file = jars.cache_dir() / jar.file
-    if not file.exists():
-        jars._fetch(jar, jars.cache_dir(), str(find_java().home))
-    return file
+def drivers() -> list[str]:
+    """The jars of JDBC drivers, fetched once into the cache of jars."""
+    found = []
+    for jar in (
+        jars.Jar("org.postgresql", "postgresql", "42.7.4"),
+        jars.Jar("org.mariadb.jdbc", "mariadb-java-client", "3.5.3"),
+    ):
+        file = jars.cache_dir() / jar.file
+        if not file.exists():
+            jars._fetch(jar, jars.cache_dir(), str(find_java().home))
+        found.append(str(file))
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -81,13 +90,15 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, driver: Path, url: str) -> Iterator[Server]:
+def server(
+    tmp_path_factory: pytest.TempPathFactory, drivers: list[str], url: str
+) -> Iterator[Server]:
     """A server with the connection ``crm``, which bob may use and ann may change."""
     folder = tmp_path_factory.mktemp("connections")
     secret, file = folder / "secret", folder / "tidegate.toml"
     secret.write_text(HUSH)
     secret.chmod(0o600)
-    file.write_text(CONFIG.format(driver=driver, secret=secret))
+    file.write_text(CONFIG.format(drivers=json.dumps(drivers), secret=secret))
     with running_server(folder, "--config", str(file)) as server:
         server.wait_for_engine()
         run_as(
@@ -104,6 +115,28 @@ def server(tmp_path_factory: pytest.TempPathFactory, driver: Path, url: str) -> 
         assert not [path for path in written if HUSH.encode() in path.read_bytes()]
 
 
+@pytest.fixture(scope="module")
+def mariadb(server: Server) -> Iterator[MariaDb]:
+    """A server of MariaDB with a binlog, to which the connection ``shop`` leads."""
+    if not has_mariadb():
+        pytest.skip("MariaDB is not installed")
+    with running_mariadb() as database:
+        database.execute(
+            "CREATE DATABASE shop",
+            f"CREATE USER cdc IDENTIFIED BY '{HUSH}'",
+            "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO cdc",
+        )
+        run_as(
+            server,
+            "root",
+            "CREATE CONNECTION shop TYPE mysql OPTIONS (user 'cdc', password secret('crm'), "
+            f"url 'jdbc:mysql://127.0.0.1:{database.port}/shop?permitMysqlScheme', "
+            "driver 'org.mariadb.jdbc.Driver', preferTimestampNTZ 'true')",
+            "GRANT USE CONNECTION ON CONNECTION shop TO USER bob",
+        )
+        yield database
+
+
 def refused(server: Server, user: str, text: str) -> str:
     """Return the message of the error with which a statement must end."""
     with pytest.raises(tidegate.Error) as caught:
@@ -112,6 +145,7 @@ def refused(server: Server, user: str, text: str) -> str:
     return str(caught.value)
 
 
+@thorough
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -134,6 +168,7 @@ def test_use_connection_allows_reading(server: Server, text: str, expected: obje
     assert "needs USE CONNECTION on connection crm" in refused(server, "eve", text)
 
 
+@thorough
 @pytest.mark.parametrize(
     "text",
     [
@@ -151,6 +186,7 @@ def test_changing_needs_modify(server: Server, text: str) -> None:
     assert "needs MODIFY on connection crm" in refused(server, "bob", text)
 
 
+@thorough
 @pytest.mark.parametrize("text", ["USE crm", "USE crm.shop", "SET CATALOG crm", "USE CATALOG crm"])
 def test_a_connection_becomes_the_current_catalog(server: Server, text: str) -> None:
     rows = run_as(server, "bob", text, "USE crm.shop", "SELECT count(*) FROM orders")
@@ -158,6 +194,7 @@ def test_a_connection_becomes_the_current_catalog(server: Server, text: str) -> 
     assert "USE CONNECTION on connection crm" in refused(server, "eve", text)
 
 
+@thorough
 def test_a_catalog_of_flinks_options_reads_the_same(server: Server, url: str) -> None:
     base, _, database = url.rpartition("/")
     run_as(
@@ -174,6 +211,7 @@ def test_a_catalog_of_flinks_options_reads_the_same(server: Server, url: str) ->
     run_as(server, "root", "DROP CATALOG flink")
 
 
+@thorough
 def test_a_reader_brings_no_options_of_its_own(server: Server) -> None:
     for option in ("query", "sessionInitStatement", "url", "dbtable"):
         text = f"SELECT * FROM crm.shop.orders WITH ('{option}' = '1')"
@@ -244,6 +282,7 @@ def test_an_insert_replaces_the_rows_of_the_same_key(server: Server) -> None:
     assert run_as(server, "bob", "SELECT count(*) FROM crm.shop.prices") == [(3,)]
 
 
+@thorough
 def test_rows_of_a_database_without_upserts_are_added(server: Server) -> None:
     written = "'connector' = 'jdbc', 'connection' = 'derby', 'table-name' = 'APP.T'"
     run_as(
@@ -263,6 +302,7 @@ def test_rows_of_a_database_without_upserts_are_added(server: Server) -> None:
     run_as(server, "root", "DROP TABLE keyed", "DROP TABLE added", "DROP CONNECTION derby")
 
 
+@thorough
 def test_rows_and_tables_are_written(server: Server) -> None:
     run_as(
         server,
@@ -275,6 +315,7 @@ def test_rows_and_tables_are_written(server: Server) -> None:
     assert "TABLE_OR_VIEW_NOT_FOUND" in refused(server, "bob", "SELECT * FROM crm.shop.copied")
 
 
+@thorough
 def test_a_view_reads_with_its_owners_privileges(server: Server) -> None:
     run_as(
         server,
@@ -286,6 +327,7 @@ def test_a_view_reads_with_its_owners_privileges(server: Server) -> None:
     run_as(server, "bob", "DROP VIEW bob.orders")
 
 
+@thorough
 def test_a_materialized_table_reads_it_with_its_owners_privileges(server: Server) -> None:
     run_as(
         server,
@@ -302,6 +344,7 @@ def test_a_materialized_table_reads_it_with_its_owners_privileges(server: Server
     run_as(server, "bob", refresh, "DROP MATERIALIZED TABLE bob.totals")
 
 
+@thorough
 def test_no_statement_shows_the_secret(server: Server) -> None:
     for text in (
         "SHOW CONNECTIONS",
@@ -318,6 +361,7 @@ def test_no_statement_shows_the_secret(server: Server) -> None:
         assert HUSH not in str(run_as(server, "root", text))
 
 
+@thorough
 def test_an_error_of_the_database_shows_no_secret(server: Server, url: str) -> None:
     run_as(
         server,
@@ -338,13 +382,7 @@ def test_an_error_of_the_database_shows_no_secret(server: Server, url: str) -> N
     refused(server, "root", "SELECT count(*) FROM mended.shop.orders")
 
 
-def test_a_new_engine_has_the_connections(server: Server) -> None:
-    engine = server.wait_for_engine()
-    os.kill(engine["pid"], signal.SIGKILL)
-    server.wait_for_engine(other_than=engine["pid"])
-    assert run_as(server, "bob", "SELECT count(*) FROM crm.shop.orders") == [(2,)]
-
-
+@thorough
 def test_a_missing_driver_is_told(server: Server) -> None:
     told = refused(
         server,
@@ -352,3 +390,143 @@ def test_a_missing_driver_is_told(server: Server) -> None:
         "CREATE CONNECTION mysql TYPE mysql OPTIONS (url 'jdbc:mysql://127.0.0.1/x', user 'x')",
     )
     assert "there is no class com.mysql.cj.jdbc.Driver" in told
+
+
+# ---- mysql-cdc ---------------------------------------------------------------------------------
+
+SOURCE = """CREATE TABLE {} (
+  id INT UNSIGNED, kind VARCHAR(9), at DATETIME(6), seen TIMESTAMP(3) NULL, price DECIMAL(20, 4),
+  share FLOAT, flag TINYINT(1), bits BIT(1), tags SET('a', 'b'), level ENUM('low', 'high'),
+  note TEXT, raw VARBINARY(8), fixed BINARY(4), `day` DATE, PRIMARY KEY (id, kind))"""
+COLUMNS = (
+    "id BIGINT, kind STRING, at TIMESTAMP(6), seen TIMESTAMP_LTZ(3), price DECIMAL(20, 4), "
+    "share FLOAT, flag BOOLEAN, bits BOOLEAN, tags STRING, level STRING, note STRING, raw BYTES, "
+    "fixed BYTES, `day` DATE"
+)
+FULL_ROW = (
+    "'2026-01-02 03:04:05.678901', '2026-01-02 03:04:05.678', -1234.5678, 0.1, 1, b'1', "
+    "'b,a', 'high', 'größer', x'00ff', x'6100', '2026-02-28'"
+)
+
+
+def follow(server: Server, name: str, *, options: str = "") -> str:
+    """Create a table of the connector and a materialized one over it; return its name."""
+    run_as(
+        server,
+        "bob",
+        "SET TIME ZONE 'UTC'",
+        f"CREATE TABLE bob.{name} ({COLUMNS}, PRIMARY KEY (id, kind) NOT ENFORCED) WITH ("
+        f"'connector' = 'mysql-cdc', 'connection' = 'shop', 'database-name' = 'shop', "
+        f"'table-name' = '{name}'{options})",
+        f"CREATE MATERIALIZED TABLE bob.{name}_kept FRESHNESS = INTERVAL '1' DAY "
+        f"AS SELECT * FROM bob.{name}",
+    )
+    return f"bob.{name}_kept"
+
+
+def contents(server: Server, table: str) -> list[tuple[object, ...]]:
+    query = f"SELECT * FROM {table} ORDER BY id, kind"
+    return run_as(server, "bob", "SET TIME ZONE 'UTC'", query)
+
+
+def refresh(server: Server, table: str) -> None:
+    run_as(server, "bob", f"ALTER MATERIALIZED TABLE {table} REFRESH")
+
+
+def test_a_materialized_table_follows_a_table_of_mariadb(server: Server, mariadb: MariaDb) -> None:
+    def change(*statements: str) -> None:
+        mariadb.execute(*statements, database="shop")
+
+    change(
+        SOURCE.format("items"),
+        "CREATE TABLE others (id INT PRIMARY KEY)",
+        f"INSERT INTO items VALUES (1, 'a', {FULL_ROW}), (4294967295, '', {FULL_ROW})",
+        "INSERT INTO items (id, kind) VALUES (2, 'b'), (3, 'ä')",
+    )
+    kept = follow(server, "items")
+    assert contents(server, kept) == contents(server, "bob.items")
+    assert len(contents(server, kept)) == 4
+    change(
+        "UPDATE items SET price = price * 2, share = 0.3, note = NULL WHERE kind = 'a'",
+        "UPDATE items SET id = 20, bits = b'0' WHERE id = 2",
+        "DELETE FROM items WHERE id = 3",
+        f"INSERT INTO items VALUES (5, 'e', {FULL_ROW})",
+        "INSERT INTO items (id, kind) VALUES (6, 'f')",
+        "DELETE FROM items WHERE id = 6",
+        "INSERT INTO others VALUES (1)",
+    )
+    change("DELETE FROM items", "ROLLBACK")
+    change("ALTER TABLE items ADD COLUMN more INT FIRST", "UPDATE items SET more = 1 WHERE id = 1")
+    refresh(server, kept)
+    assert contents(server, kept) == contents(server, "bob.items")
+    assert [row[0] for row in contents(server, kept)] == [1, 5, 20, 4294967295]
+    engine = server.wait_for_engine()
+    os.kill(engine["jvm_pid"], signal.SIGKILL)
+    change("FLUSH BINARY LOGS", "UPDATE items SET flag = 0, fixed = x'' WHERE id = 1")
+    server.wait_for_engine(other_than=engine["pid"])
+    assert run_as(server, "bob", "SELECT count(*) FROM crm.shop.orders") == [(2,)]
+    refresh(server, kept)
+    assert contents(server, kept) == contents(server, "bob.items")
+    refresh(server, kept)
+    [last, *_] = run_as(server, "bob", f"SHOW REFRESH HISTORY FOR {kept} LIMIT 1")
+    assert "NO_DATA" in last
+    change("TRUNCATE TABLE items")
+    told = refused(server, "bob", f"ALTER MATERIALIZED TABLE {kept} REFRESH")
+    assert "TRUNCATE has removed or replaced rows of shop.items" in told
+    run_as(server, "bob", f"DROP MATERIALIZED TABLE {kept}", "DROP TABLE bob.items")
+
+
+@pytest.mark.skipif(not FULL, reason="kills three engines")
+def test_a_killed_refresh_is_continued(server: Server, mariadb: MariaDb) -> None:
+    mariadb.execute(SOURCE.format("many"), database="shop")
+    kept = follow(server, "many")
+    assert contents(server, kept) == []
+    for number in range(3):
+        mariadb.execute(
+            f"REPLACE INTO many (id, kind, price) SELECT seq, 'a', {number} FROM seq_1_to_20000",
+            f"DELETE FROM many WHERE id % 7 = {number}",
+            database="shop",
+        )
+        engine = server.wait_for_engine()
+        with server.connect(user="bob") as connection, connection.cursor() as cursor:
+            cursor.execute_async(f"ALTER MATERIALIZED TABLE {kept} REFRESH")
+            time.sleep(1 + 2 * number)
+            os.kill(engine["jvm_pid"], signal.SIGKILL)
+        server.wait_for_engine(other_than=engine["pid"])
+    refresh(server, kept)
+    compared = f"SELECT count(*), count(DISTINCT id), sum(id), sum(price) FROM {kept}"
+    assert run_as(server, "bob", compared) == run_as(
+        server, "bob", compared.replace(kept, "bob.many")
+    )
+    run_as(server, "bob", f"DROP MATERIALIZED TABLE {kept}", "DROP TABLE bob.many")
+
+
+def test_what_cannot_be_followed_is_told(server: Server, mariadb: MariaDb) -> None:
+    mariadb.execute(
+        SOURCE.format("lost"), "CREATE TABLE keyless (id INT, kind INT)", database="shop"
+    )
+    kept = follow(server, "lost", options=", 'scan.startup.mode' = 'latest-offset'")
+    text = (
+        "CREATE TEMPORARY TABLE k (id INT, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = "
+        "'mysql-cdc', 'connection' = 'shop', 'database-name' = 'shop', 'table-name' = 'keyless')"
+    )
+    assert "USE CONNECTION on connection shop" in refused(server, "eve", text)
+    stream = "STREAM read_mysql(connection => 'shop', `database` => 'shop', `table` => 'lost', "
+    stream += 'columns => \'[["id", "INT"]]\', key => \'["id"]\')'
+    told = refused(server, "bob", f"CREATE MATERIALIZED TABLE bob.x AS SELECT * FROM {stream}")
+    assert "read_mysql is for tables of the connector mysql-cdc" in told
+    assert "USE CONNECTION on connection shop" in refused(
+        server, "eve", f"CREATE MATERIALIZED TABLE x AS SELECT * FROM {stream}"
+    )
+    refreshing = f"ALTER MATERIALIZED TABLE {kept} REFRESH"
+    run_as(server, "root", "REVOKE USE CONNECTION ON CONNECTION shop FROM USER bob")
+    assert "USE CONNECTION on connection shop" in refused(server, "bob", refreshing)
+    run_as(server, "root", "GRANT USE CONNECTION ON CONNECTION shop TO USER bob")
+    mariadb.execute("SET GLOBAL binlog_row_metadata = MINIMAL")
+    assert "binlog_row_metadata is MINIMAL" in refused(server, "bob", refreshing)
+    mariadb.execute("SET GLOBAL binlog_row_metadata = FULL")
+    mariadb.purge()
+    assert "the server has purged the binlog" in refused(server, "bob", refreshing)
+    mariadb.execute("ALTER TABLE lost DROP COLUMN note", database="shop")
+    assert "note" in refused(server, "bob", refreshing)
+    run_as(server, "bob", f"DROP MATERIALIZED TABLE {kept}", "DROP TABLE bob.lost")

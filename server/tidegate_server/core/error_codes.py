@@ -354,6 +354,9 @@ class Code(Enum):
         "The source {source} is not available in Spark.",
         "Set engine.kafka = true in the server's configuration and restart the server.",
     )
+    MT_CHANGES_UNREADABLE = ErrorSpec(
+        "58030", "The changes of {source} cannot be read: {reason}.", "{hint}"
+    )
     MT_QUERY_UNSUPPORTED = ErrorSpec("0A000", "The definition query is invalid: {reason}.")
     MT_EXECUTION_MODE = ErrorSpec(
         "22023",

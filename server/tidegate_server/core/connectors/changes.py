@@ -171,12 +171,18 @@ def changes_query(
         raise OptionError(f"the primary key has the column {missing[0]}, which is computed")
     inner = ", ".join(f"{value} AS {quote_identifier(name)}" for name, value in values.items())
     events = f"SELECT {inner}, {deleted} AS {DELETED}, {sequence} AS {SEQUENCE} FROM {relation}"
-    key = ", ".join(quote_identifier(names[name.lower()]) for name in table.primary_key)
+    columns = [names[name.lower()] for name in table.primary_key]
+    key = ", ".join(map(quote_identifier, columns))
     return (
-        f"SELECT {listed(table)} /* changes by {key} */ FROM (SELECT _last.* FROM (SELECT "
+        f"SELECT {listed(table)} {key_mark(columns)}FROM (SELECT _last.* FROM (SELECT "
         f"max_by(struct(*), {SEQUENCE}) AS _last FROM ({_EVENTS}{events}{_END}) GROUP BY {key})) "
         f"WHERE NOT {DELETED}"
     )
+
+
+def key_mark(key: Sequence[str]) -> str:
+    """Return the comment with the key by which the events of a table are applied."""
+    return f"/* changes by {', '.join(map(quote_identifier, key))} */ "
 
 
 def events_query(text: str) -> str:

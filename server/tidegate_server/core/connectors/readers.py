@@ -45,6 +45,7 @@ _KAFKA = (
     *("startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "startingTimestamp"),
     *("subscribe", "subscribePattern"),
 )
+_MYSQL = ("connection", "database", "table", "columns", "key", "startup", "servers")
 MISSING = "allowMissingPath"
 """The parameter with which a directory that does not exist has no rows."""
 _OF_STREAMS = ("latestFirst",)
@@ -82,9 +83,15 @@ READERS: Mapping[str, Reader] = {
         source="kafka",
         identity=("subscribe", "subscribepattern", "assign"),
     ),
+    "read_mysql": Reader(
+        needs=tuple((name,) for name in ("connection", "database", "table", "columns", "key")),
+        source="mysql",
+        identity=("connection", "database", "table"),
+    ),
     "rate": Reader(source="rate"),
 }
-"""The functions that can follow STREAM. The first two can also be read without it."""
+"""The functions that can follow STREAM. The first two can also be read without it; read_mysql is
+written by the server alone, for tables of the connector mysql-cdc."""
 
 
 def parameters_of(function: str, source_format: str, *, stream: bool) -> tuple[str, ...]:
@@ -94,6 +101,8 @@ def parameters_of(function: str, source_format: str, *, stream: bool) -> tuple[s
     """
     if function == "rate":
         return ("numPartitions", "rampUpTime", "rowsPerSecond")
+    if function == "read_mysql":
+        return _MYSQL
     only = _OF_STREAMS if stream else _OF_QUERIES[function]
     if function == "read_kafka":
         return (*_KAFKA, *(() if stream else only))

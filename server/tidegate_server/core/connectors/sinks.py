@@ -75,13 +75,20 @@ class Mark:
     """Why it cannot be written; a clause."""
     upserts: bool = False
     """Whether rows that are inserted replace those with the same key."""
+    stream: str = ""
+    """The query of the events that the table's changes are, if it is another one."""
 
 
-def marked(query: str, connector: str, sink: Sink | Unwritable) -> str:
-    """Return the query of a view with a comment that says how rows are written."""
+def marked(query: str, connector: str, sink: Sink | Unwritable, *, stream: str = "") -> str:
+    """Return the query of a view with a comment that says how rows are written.
+
+    :param stream: the query of the events that the table's changes are, if it is another one.
+    """
     writer = _WRITERS.get(connector, connector)
     if isinstance(sink, Unwritable):
         said: dict[str, Any] = {"connector": writer, "refused": sink.reason}
+        if stream:
+            said["stream"] = stream
     else:
         said = {
             "connector": writer,
@@ -117,7 +124,13 @@ def mark_of(query: str) -> Mark | None:
         path, refused = "", "the comment in its view is not the server's"
     elif "columns" not in said and not refused:
         refused = "it was created by an earlier version: create it again"
-    return Mark(connector=found[1], path=path, refused=refused, upserts=bool(said.get("key")))
+    return Mark(
+        connector=found[1],
+        path=path,
+        refused=refused,
+        upserts=bool(said.get("key")),
+        stream=str(said.get("stream", "")),
+    )
 
 
 def upserts(query: str) -> bool:

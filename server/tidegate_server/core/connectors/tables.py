@@ -23,6 +23,8 @@ from tidegate_server.core.connectors.generators import (
 )
 from tidegate_server.core.connectors.jdbc import jdbc_view
 from tidegate_server.core.connectors.kafka import kafka_view, upsert_kafka_view
+from tidegate_server.core.connectors.mysql import events_query as mysql_events
+from tidegate_server.core.connectors.mysql import mysql_view
 from tidegate_server.core.connectors.readers import MISSING, READERS
 from tidegate_server.core.connectors.sinks import mark_of
 from tidegate_server.core.connectors.writers import writer_view
@@ -37,6 +39,7 @@ _MARKED: Mapping[str, Callable[[ConnectorTable], str]] = {
     "jdbc": jdbc_view,
     "kafka": kafka_view,
     "upsert-kafka": upsert_kafka_view,
+    "mysql-cdc": mysql_view,
     **dict.fromkeys(("print", "blackhole"), writer_view),
 }
 """The queries of views that begin with a comment that says what they are."""
@@ -99,7 +102,10 @@ def stream_query(text: str, given: Mapping[str, str]) -> str | None:
     :param given: the properties of the view; those of a temporary one are in its text.
     :return: None if the view is no table of a connector.
     """
-    if _reads(text, given) in _READING:
+    connector, mark = _reads(text, given), mark_of(text)
+    if connector == "mysql-cdc" and mark is not None:
+        return mysql_events(text, mark.stream)
+    if connector in _READING:
         found, count = _CALL.subn(r"FROM STREAM \1(", events_query(text), count=1)
         return _MISSING.sub("", found, count=1) if count else None
     return generated_stream(text, given or temporary_properties(text))

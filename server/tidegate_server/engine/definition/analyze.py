@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.core.connectors.changes import EXPLODED, change_key
+from tidegate_server.core.connectors.mysql import FUNCTION as MYSQL
 from tidegate_server.core.connectors.readers import READERS
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import Analysis
@@ -147,6 +148,9 @@ def analyze_stream(spark: SparkSession, text: str, stream: Stream, format: Table
         expanded = next(expansions(tables, query, current_place(spark)), hidden)
         temporary = _temporary_names(spark, query, plan)
         key = _change_key(spark, stream.with_view(text), plan, schema)
+        if stream.function == MYSQL and not key:
+            reason = f"{MYSQL} is for tables of the connector mysql-cdc: read such a table"
+            raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
     return Analysis(
         schema=schema if not key else _required(schema, key),
         expanded_query=restore_stream(expanded, stream),

@@ -284,6 +284,12 @@ public class Catalogs {
     return found == null ? null : found.kind;
   }
 
+  /** Returns the options of a database, with secrets; null if there is none of this name. */
+  public Map options(String name) {
+    Entry found = find(name);
+    return found == null || !isDatabase(name) ? null : new HashMap(found.options);
+  }
+
   /** Returns UNUSED, READY or FAILED, and the reason; empty if there is none of this name. */
   public String state(String name) {
     Entry found = find(name);

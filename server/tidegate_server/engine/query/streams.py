@@ -9,7 +9,11 @@ from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
+from tidegate_server.core.connectors.changes import DELETED, SEQUENCE
+from tidegate_server.core.connectors.mysql import FUNCTION as MYSQL
+from tidegate_server.core.connectors.mysql import columns_of
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.names import quote_identifier
 from tidegate_server.core.sql.cursor import Cursor, position
@@ -37,7 +41,43 @@ def stream_view(spark: SparkSession, stream: Stream, text: str) -> Iterator[None
         gets it as a column, and ``*`` is rejected beside it.
     :raises ServerError: MT_STREAM_SOURCE if Spark has no such source.
     """
-    frame = _load_stream(spark, stream)
+    frame = _rows_now(spark, stream) if stream.function == MYSQL else _load_stream(spark, stream)
+    with _viewed(spark, stream, text, frame):
+        yield
+
+
+@contextmanager
+def events_view(
+    spark: SparkSession, stream: Stream, text: str, events: DataFrame
+) -> Iterator[None]:
+    """Give a session's queries access to the events of a table of MySQL, as the view VIEW.
+
+    :param events: the declared columns as texts or bytes, whether the row was deleted, and the
+        number of the event.
+    """
+    columns = [
+        F.col(events.columns[number]).cast(kind).alias(name)
+        for number, (name, kind) in enumerate(columns_of(stream.parameters["columns"]))
+    ]
+    own = [F.col("deleted").alias(DELETED), F.col("sequence").alias(SEQUENCE)]
+    with _viewed(spark, stream, text, events.select(*columns, *own)):
+        yield
+
+
+def _rows_now(spark: SparkSession, stream: Stream) -> DataFrame:
+    """Return the rows of a table of MySQL in the form of events, for the analysis of queries."""
+    parts = (stream.parameters[key] for key in ("connection", "database", "table"))
+    rows = spark.table(".".join(map(quote_identifier, parts)))
+    columns = [
+        F.col(quote_identifier(name)).cast(kind).alias(name)
+        for name, kind in columns_of(stream.parameters["columns"])
+    ]
+    own = [F.lit(False).alias(DELETED), F.lit(0).cast("bigint").alias(SEQUENCE)]
+    return rows.select(*columns, *own)
+
+
+@contextmanager
+def _viewed(spark: SparkSession, stream: Stream, text: str, frame: DataFrame) -> Iterator[None]:
     if stream.path is not None and _METADATA in text and _METADATA not in frame.columns:
         frame = frame.select("*", _METADATA)
     frame.createOrReplaceTempView(VIEW)

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from tidegate_server.core.connectors.changes import change_key
+from tidegate_server.core.connectors.mysql import FUNCTION as MYSQL
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.model.names import visible_name
@@ -28,6 +29,7 @@ from tidegate_server.core.sql.external.changes import events_of
 from tidegate_server.core.sql.streams import find_stream
 from tidegate_server.engine.gate.gate import enforcing
 from tidegate_server.engine.query.streams import stream_view
+from tidegate_server.engine.refresh.database_changes import take_changes
 from tidegate_server.engine.refresh.upsert import upsert
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.storage.base import TableFormat, Written, fencing_error
@@ -162,15 +164,17 @@ def _taken_in(
     operation: Operation,
 ) -> Written | None:
     """Run one batch of the stream; None if nothing arrived."""
-    checkpoint = Checkpoint(session, format.describe(order.name).location)
-    offsets = last.record.offsets if last is not None else None
-    place = checkpoint.prepare(order.epoch, offsets, str(order.name))
-    base = last.version if last is not None else None
     key = change_key(order.expanded_query)
     text = events_of(order.expanded_query) if key else order.expanded_query
     stream = None if text is None else find_stream(text, stored=True)
     if text is None or stream is None:
         raise AssertionError("a table over a stream has it in its query")
+    if stream.function == MYSQL:
+        return take_changes(order, last, session, format, operation, stream, text, key)
+    checkpoint = Checkpoint(session, format.describe(order.name).location)
+    offsets = last.record.offsets if last is not None else None
+    place = checkpoint.prepare(order.epoch, offsets, str(order.name))
+    base = last.version if last is not None else None
     landing = _Landing(order, format, checkpoint, place, base, key)
     with stream_view(session, stream, text):
         with enforcing(session, order.admission, order.executor):

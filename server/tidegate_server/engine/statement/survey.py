@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
+from tidegate_server.core.connectors.mysql import FUNCTION as MYSQL
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Mention, Reading, Surveyed
 from tidegate_server.core.messages.requests import Survey
@@ -32,6 +33,7 @@ from tidegate_server.core.sql.statements import ListingKind
 from tidegate_server.core.sql.streams import Stream, find_stream
 from tidegate_server.engine.gate.gate import (
     accesses_of_parsed,
+    catalogs,
     collecting,
     computed_names,
     names_of_parsed,
@@ -61,6 +63,7 @@ _LISTINGS = {
 }
 _OPAQUE = frozenset({"Call", SCRIPT})
 _INNER_PLANS = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"}
+_CONNECTIONS = (ObjectKind.CONNECTION, ObjectKind.CATALOG)
 _WITHOUT_SOURCE = frozenset({"EmptyRelation", "LocalRelation", "OneRowRelation"})
 
 
@@ -157,8 +160,10 @@ def _with_stream(
         readings=(*surveyed.readings, *own),
         accesses=(*surveyed.accesses, *source),
     )
-    if features is not None and _reaches_beyond(source, features):
-        return found
+    if features is not None:
+        connected = {each.name for each in source if each.kind in _CONNECTIONS}
+        if _reaches_beyond(source, features) or connected - set(features.catalogs):
+            return found
     try:
         with stream_view(spark, stream, text):
             rest = _survey_statement(child, stream.with_view(text), features)
@@ -174,7 +179,11 @@ def _with_stream(
 
 
 def _source_of(spark: SparkSession, stream: Stream) -> Access:
-    """Return the access to a stream of files, or to one of another system."""
+    """Return the access to a stream of files, or to one of another system or database."""
+    if stream.function == MYSQL:
+        name = stream.parameters["connection"].lower()
+        kind = catalogs(spark).kind(name) or ObjectKind.CONNECTION.value
+        return Access(act=Act.USE, kind=ObjectKind(kind), name=name)
     if stream.path is None:
         what = f"STREAM {stream.name}"
         return Access(act=Act.USE, kind=ObjectKind.FEATURE, catalog="paths", schema=what)
