@@ -216,6 +216,8 @@ def test_a_reader_brings_no_options_of_its_own(server: Server) -> None:
     for option in ("query", "sessionInitStatement", "url", "dbtable"):
         text = f"SELECT * FROM crm.shop.orders WITH ('{option}' = '1')"
         assert "ACCESS_DENIED" in refused(server, "bob", text)
+    text = "SELECT count(*) FROM crm.shop.orders WITH ('fetchsize' = '1')"
+    assert run_as(server, "bob", text) == [(2,)]
 
 
 JDBC = "WITH ('connector' = 'jdbc', 'connection' = 'crm', 'table-name' = 'shop.{}'{})"

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tidegate_server.core.connectors.changes import change_key
-from tidegate_server.core.connectors.mysql import columns_of
+from tidegate_server.core.connectors.mysql import MySqlSource, source_of
 from tidegate_server.core.connectors.tables import is_endless, refused_insert, stream_query
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.sql.external.changes import events_of
@@ -47,14 +47,15 @@ def test_a_materialized_table_reads_the_changes() -> None:
     stream = find_stream(text)
     assert stream is not None
     assert stream.function == "read_mysql"
-    assert columns_of(stream.parameters["columns"]) == (("id", "BIGINT"), ("a b", "VARCHAR(9)"))
-    assert {k: v for k, v in stream.parameters.items() if k != "columns"} == {
-        "connection": "shop",
-        "database": "shop",
-        "table": "item s",
-        "key": '["id"]',
-        "servers": "5400-5408",
-    }
+    assert source_of(stream.parameters) == MySqlSource(
+        connection="shop",
+        database="shop",
+        table="item s",
+        columns=(("id", "BIGINT"), ("a b", "VARCHAR(9)")),
+        key=("id",),
+        initial=True,
+        servers=(5400, 5408),
+    )
     assert str(stream.name) == "spark_catalog.STREAM.read_mysql(shop, shop, item s)"
     assert change_key(text) == ("id",)
     assert text.partition("*/ ")[2].partition("STREAM")[0] == (
@@ -66,7 +67,9 @@ def test_a_materialized_table_reads_the_changes() -> None:
 def test_the_events_of_a_query_have_their_order() -> None:
     inner = stream_query(query(options=", 'scan.startup.mode' = 'latest-offset'"), OF_VIEW)
     assert inner is not None
-    assert "startup => 'latest'" in inner
+    latest = find_stream(inner)
+    assert latest is not None
+    assert not source_of(latest.parameters).initial
     text = events_of(f"SELECT * FROM ({inner}) AS i WHERE id > 3")
     assert text is not None
     stream = find_stream(text)
@@ -102,6 +105,15 @@ def test_what_has_no_meaning_is_refused(columns: str, options: str, words: str) 
     with pytest.raises(ServerError, match=re.escape(words)) as caught:
         statement(columns, options)
     assert caught.value.code == "INVALID_CONNECTOR"
+
+
+@pytest.mark.parametrize(
+    ("columns", "key"), [("x", "[]"), ("{}", "[]"), ("[1]", "[]"), ('[["a"]]', "[]"), ("[]", "1")]
+)
+def test_a_call_that_the_server_has_not_written_is_invalid(columns: str, key: str) -> None:
+    given = dict.fromkeys(("connection", "database", "table"), "x")
+    with pytest.raises(ValueError, match=r"\w"):
+        source_of({**given, "columns": columns, "key": key})
 
 
 @pytest.mark.parametrize("name", ["connection", "database-name", "table-name"])

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.sql.streams import Stream
 from tidegate_server.engine.binlog.endpoints import endpoint_of
 from tidegate_server.engine.binlog.request import Endpoint, Position, ReadAnswer, ReadRequest
 from tidegate_server.engine.binlog.statements import unfollowed
 from tidegate_server.engine.binlog.values import Wanted
+from tidegate_server.engine.refresh import database_changes
+
+REQUEST = ReadRequest(
+    endpoint=Endpoint(host="h", port=1, user="u", password="p"),
+    database="d",
+    table="t",
+    columns=(Wanted(name="a", binary=True), Wanted(name="b")),
+    key=("a",),
+    start=Position("f.1", 4),
+    initial=True,
+    servers=(1, 2),
+    directory="/x",
+)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +78,15 @@ def test_other_urls_lead_to_none(url: str) -> None:
         endpoint_of({"url": url})
 
 
+def test_the_packages_are_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(database_changes, "_NEEDED", ("no_such_package",))
+    names = {"connection": "c", "database": "shop", "table": "items"}
+    stream = Stream(function="read_mysql", parameters=names, start=0, end=0)
+    with pytest.raises(ServerError, match="The changes of shop.items cannot be read") as caught:
+        database_changes._ask(replace(REQUEST, directory=str(tmp_path)), stream, lambda: None)
+    assert "pip install 'tidegate[server,mysql]'" in caught.value.hint
+
+
 def test_positions_are_ordered_by_files() -> None:
     first, second = Position("binlog.000009", 900), Position("binlog.000010", 4)
     assert first.order < second.order
@@ -67,17 +94,6 @@ def test_positions_are_ordered_by_files() -> None:
 
 
 def test_requests_and_answers_cross_as_lines() -> None:
-    request = ReadRequest(
-        endpoint=Endpoint(host="h", port=1, user="u", password="p"),
-        database="d",
-        table="t",
-        columns=(Wanted(name="a", binary=True), Wanted(name="b")),
-        key=("a",),
-        start=Position("f.1", 4),
-        initial=True,
-        servers=(1, 2),
-        directory="/x",
-    )
-    assert ReadRequest.decode(request.encode()) == request
+    assert ReadRequest.decode(REQUEST.encode()) == REQUEST
     for answer in (ReadAnswer(end=Position("f.1", 9), rows=3), ReadAnswer(problem="x", lost=True)):
         assert ReadAnswer.decode(answer.encode()) == answer

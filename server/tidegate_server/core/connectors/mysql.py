@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tidegate_server.core.connectors import options
@@ -141,9 +142,36 @@ def _read(table: ConnectorTable) -> Mapping[str, Any]:
     return given
 
 
-def columns_of(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the names and types of the columns that a call reads, of its parameter ``columns``."""
-    return tuple((str(name), str(kind)) for name, kind in json.loads(text))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MySqlSource:
+    """What the parameters of a call say."""
+
+    connection: str
+    database: str
+    table: str
+    columns: tuple[tuple[str, str], ...]
+    """Names and types."""
+    key: tuple[str, ...]
+    initial: bool
+    """Whether a materialized table begins with the rows of the table."""
+    servers: tuple[int, int] | None
+    """The numbers by which a reader may identify itself; None for any."""
+
+
+def source_of(parameters: Mapping[str, str]) -> MySqlSource:
+    """Return what the parameters of a call say; raises ValueError if they are not the server's."""
+    columns, key = json.loads(parameters["columns"]), json.loads(parameters["key"])
+    if not all(isinstance(each, list) for each in (columns, key, *columns)):
+        raise ValueError("columns and key are lists")
+    return MySqlSource(
+        connection=parameters["connection"],
+        database=parameters["database"],
+        table=parameters["table"],
+        columns=tuple((str(name), str(kind)) for name, kind in columns),
+        key=tuple(map(str, key)),
+        initial=parameters.get("startup") != "latest",
+        servers=_servers(parameters["servers"]) if "servers" in parameters else None,
+    )
 
 
 def events_query(text: str, stream: str) -> str | None:

@@ -40,9 +40,7 @@ import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogManager;
-import org.apache.spark.sql.connector.catalog.CatalogPlugin;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
-import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.expressions.Expressions;
@@ -571,15 +569,16 @@ public class ConnectorSinks {
     }
 
     private JDBCTable table() throws Exception {
+      if (!catalogs.isDatabase(sink.connection)) {
+        throw refused(sink.connection + " is no connection to a database");
+      }
       catalogs.use(sink.session, sink.connection);
-      CatalogPlugin found = sink.session.sessionState().catalogManager().catalog(sink.connection);
+      TableCatalog found = (TableCatalog)
+          sink.session.sessionState().catalogManager().catalog(sink.connection);
       int last = sink.table.size() - 1;
       String[] schema = (String[]) sink.table.subList(0, last).toArray(new String[0]);
       String name = (String) sink.table.get(last);
-      Table table = found instanceof TableCatalog
-          ? ((TableCatalog) found).loadTable(PythonCatalogs.identifier(schema, name)) : null;
-      if (table instanceof JDBCTable) return (JDBCTable) table;
-      throw refused(sink.connection + " is no connection to a database");
+      return (JDBCTable) found.loadTable(PythonCatalogs.identifier(schema, name));
     }
 
     private UnsupportedOperationException refused(String reason) {

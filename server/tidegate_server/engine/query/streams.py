@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.core.connectors.changes import DELETED, SEQUENCE
 from tidegate_server.core.connectors.mysql import FUNCTION as MYSQL
-from tidegate_server.core.connectors.mysql import columns_of
+from tidegate_server.core.connectors.mysql import MySqlSource, source_of
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.names import quote_identifier
 from tidegate_server.core.sql.cursor import Cursor, position
@@ -57,20 +57,29 @@ def events_view(
     """
     columns = [
         F.col(events.columns[number]).cast(kind).alias(name)
-        for number, (name, kind) in enumerate(columns_of(stream.parameters["columns"]))
+        for number, (name, kind) in enumerate(mysql_source(stream).columns)
     ]
     own = [F.col("deleted").alias(DELETED), F.col("sequence").alias(SEQUENCE)]
     with _viewed(spark, stream, text, events.select(*columns, *own)):
         yield
 
 
+def mysql_source(stream: Stream) -> MySqlSource:
+    """Return the table of MySQL that a stream is about; raises MT_STREAM_UNUSABLE."""
+    try:
+        return source_of(stream.parameters)
+    except ValueError as problem:
+        reason = f"{MYSQL} is for tables of the connector mysql-cdc: {problem}"
+        raise error(Code.MT_STREAM_UNUSABLE, reason=reason) from problem
+
+
 def _rows_now(spark: SparkSession, stream: Stream) -> DataFrame:
     """Return the rows of a table of MySQL in the form of events, for the analysis of queries."""
-    parts = (stream.parameters[key] for key in ("connection", "database", "table"))
+    source = mysql_source(stream)
+    parts = (source.connection, source.database, source.table)
     rows = spark.table(".".join(map(quote_identifier, parts)))
     columns = [
-        F.col(quote_identifier(name)).cast(kind).alias(name)
-        for name, kind in columns_of(stream.parameters["columns"])
+        F.col(quote_identifier(name)).cast(kind).alias(name) for name, kind in source.columns
     ]
     own = [F.lit(False).alias(DELETED), F.lit(0).cast("bigint").alias(SEQUENCE)]
     return rows.select(*columns, *own)

@@ -6,7 +6,6 @@ the last commit, so that each change is applied once, whatever died before.
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import subprocess
@@ -20,7 +19,6 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from tidegate_server.core.connectors.mysql import columns_of
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.access import Access, Act, ObjectKind
 from tidegate_server.core.model.types import TypeKind, parse_type
@@ -30,7 +28,7 @@ from tidegate_server.engine.binlog.endpoints import endpoint_of
 from tidegate_server.engine.binlog.request import Endpoint, Position, ReadAnswer, ReadRequest
 from tidegate_server.engine.binlog.values import Wanted
 from tidegate_server.engine.gate.gate import catalogs, enforcing, place_of
-from tidegate_server.engine.query.streams import events_view, stream_view
+from tidegate_server.engine.query.streams import events_view, mysql_source, stream_view
 from tidegate_server.engine.refresh.upsert import upsert
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.storage.base import TableFormat, Written
@@ -124,23 +122,22 @@ def _with_path(order: RefreshOrder, session: SparkSession, directory: str) -> An
 def _request(
     session: SparkSession, stream: Stream, start: Position | None, directory: str
 ) -> ReadRequest:
-    given = stream.parameters
+    source = mysql_source(stream)
     columns = []
-    for name, text in columns_of(given["columns"]):
+    for name, text in source.columns:
         kind = parse_type(text).kind
         columns.append(
             Wanted(name=name, binary=kind is TypeKind.BINARY, boolean=kind is TypeKind.BOOLEAN)
         )
-    first, _, after = given.get("servers", "").partition("-")
     return ReadRequest(
         endpoint=_endpoint(session, stream),
-        database=given["database"],
-        table=given["table"],
+        database=source.database,
+        table=source.table,
         columns=tuple(columns),
-        key=tuple(json.loads(given["key"])),
+        key=source.key,
         start=start,
-        initial=given.get("startup") != "latest",
-        servers=(int(first), int(after)) if first else _SERVERS,
+        initial=source.initial,
+        servers=source.servers or _SERVERS,
         directory=directory,
     )
 
