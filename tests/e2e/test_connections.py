@@ -472,6 +472,12 @@ def test_a_materialized_table_follows_a_table_of_mariadb(server: Server, mariadb
     refresh(server, kept)
     [last, *_] = run_as(server, "bob", f"SHOW REFRESH HISTORY FOR {kept} LIMIT 1")
     assert "NO_DATA" in last
+    change("FLUSH BINARY LOGS")
+    refresh(server, kept)  # commits the position in the new file, and no rows
+    mariadb.purge()
+    change("DELETE FROM items WHERE id = 5")
+    refresh(server, kept)
+    assert contents(server, kept) == contents(server, "bob.items")
     change("TRUNCATE TABLE items")
     told = refused(server, "bob", f"ALTER MATERIALIZED TABLE {kept} REFRESH")
     assert "TRUNCATE has removed or replaced rows of shop.items" in told
@@ -526,7 +532,7 @@ def test_what_cannot_be_followed_is_told(server: Server, mariadb: MariaDb) -> No
     run_as(server, "root", "GRANT USE CONNECTION ON CONNECTION shop TO USER bob")
     mariadb.execute("SET GLOBAL binlog_row_metadata = MINIMAL")
     assert "binlog_row_metadata is MINIMAL" in refused(server, "bob", refreshing)
-    mariadb.execute("SET GLOBAL binlog_row_metadata = FULL")
+    mariadb.execute("SET GLOBAL binlog_row_metadata = FULL", "FLUSH BINARY LOGS")
     mariadb.purge()
     assert "the server has purged the binlog" in refused(server, "bob", refreshing)
     mariadb.execute("ALTER TABLE lost DROP COLUMN note", database="shop")

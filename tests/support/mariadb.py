@@ -45,8 +45,7 @@ class MariaDb:
             return tuple(cursor.fetchall())
 
     def purge(self) -> None:
-        """Begin another file of the binlog, and delete the earlier ones."""
-        self.execute("FLUSH BINARY LOGS")
+        """Delete all files of the binlog but the current one."""
         [(current, *_)] = self.execute("SHOW MASTER STATUS")
 
         def is_purged() -> bool:  # not while a reader that has ended is still served

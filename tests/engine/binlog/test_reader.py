@@ -142,6 +142,7 @@ def test_what_ends_the_following_is_told(mariadb: MariaDb, ask: Ask) -> None:
     mariadb.execute("SET SESSION binlog_format = STATEMENT", "DELETE FROM items", database="shop")
     assert "was logged as a text" in ask(first.end)[0].problem
     mariadb.execute("TRUNCATE items", database="shop")
+    mariadb.execute("FLUSH BINARY LOGS")
     mariadb.purge()
     lost, _ = ask(first.end)
     assert (lost.problem, lost.lost) == (f"the server has purged the binlog {first.end.file}", True)
