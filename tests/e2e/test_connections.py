@@ -119,7 +119,7 @@ def server(
 def mariadb(server: Server) -> Iterator[MariaDb]:
     """A server of MariaDB with a binlog, to which the connection ``shop`` leads."""
     if not has_mariadb():
-        pytest.skip("MariaDB is not installed")
+        pytest.skip("MariaDB or the extra mysql is not installed")
     with running_mariadb() as database:
         database.execute(
             "CREATE DATABASE shop",

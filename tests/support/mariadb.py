@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,10 @@ class MariaDb:
 
 
 def has_mariadb() -> bool:
-    """Return whether the server's programs are installed."""
+    """Return whether the server's programs and the extra ``mysql`` are installed."""
     names = ("mariadbd", "mariadb-install-db")
-    return all(shutil.which(name, path=_PLACES) for name in names)
+    found = all(shutil.which(name, path=_PLACES) for name in names)
+    return found and find_spec("pymysqlreplication") is not None
 
 
 @contextmanager

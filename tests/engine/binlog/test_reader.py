@@ -52,7 +52,7 @@ Ask = Callable[..., tuple[ReadAnswer, Rows]]
 @pytest.fixture(scope="module")
 def mariadb() -> Iterator[MariaDb]:
     if not has_mariadb():
-        pytest.skip("MariaDB is not installed")
+        pytest.skip("MariaDB or the extra mysql is not installed")
     with running_mariadb() as database:
         database.execute(
             "CREATE DATABASE shop",
