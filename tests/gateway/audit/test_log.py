@@ -48,7 +48,9 @@ def log(tmp_path: Path) -> Log:
 
 
 def denial() -> ServerError:
-    return error(Code.ACCESS_DENIED, user="bob", privilege="SELECT", object="table c.d.t")
+    return error(
+        Code.ACCESS_DENIED, user="bob", privilege="SELECT", object="table spark_catalog.d.t"
+    )
 
 
 def test_a_line_has_every_key_in_a_fixed_order(log: Log) -> None:
@@ -68,16 +70,21 @@ def test_a_line_has_every_key_in_a_fixed_order(log: Log) -> None:
 
 def test_objects_are_written_once_in_the_order_in_which_they_were_judged(log: Log) -> None:
     record = Record()
-    record.add("OWN", "VIEW", "c.d.v")
+    record.add("OWN", "VIEW", "spark_catalog.d.v")
     read = Access(
-        act=Act.SELECT, kind=ObjectKind.TABLE, catalog="c", schema="d", name="t", via="c.d.v"
+        act=Act.SELECT,
+        kind=ObjectKind.TABLE,
+        catalog="spark_catalog",
+        schema="d",
+        name="t",
+        via="spark_catalog.d.v",
     )
     script = Access(act=Act.USE, kind=ObjectKind.FEATURE, catalog="paths", schema="text")
     key = Access(act=Act.SET, kind=ObjectKind.SETTING, name="spark.x")
     record.add_accesses((read, script, read, key))
     assert log.written(record)["objects"] == [
-        {"act": "OWN", "kind": "VIEW", "name": "c.d.v"},
-        {"act": "SELECT", "kind": "TABLE", "name": "c.d.t", "via": "c.d.v"},
+        {"act": "OWN", "kind": "VIEW", "name": "spark_catalog.d.v"},
+        {"act": "SELECT", "kind": "TABLE", "name": "spark_catalog.d.t", "via": "spark_catalog.d.v"},
         {"act": "USE", "kind": "FEATURE", "name": "paths: text"},
         {"act": "SET", "kind": "SETTING", "name": "spark.x"},
     ]
@@ -95,7 +102,7 @@ def test_the_outcome_of_work_and_its_duration_are_written_at_its_end(log: Log) -
     found = [(each["allowed"], each["outcome"], each["reason"]) for each in log.lines]
     assert found == [
         (True, "SUCCESS", None),
-        (False, "ACCESS_DENIED", "User bob needs SELECT on table c.d.t."),
+        (False, "ACCESS_DENIED", "User bob needs SELECT on table spark_catalog.d.t."),
         (True, "SCHEMA_NOT_FOUND", None),
         (True, "INTERNAL", None),
     ]
@@ -121,7 +128,7 @@ def test_rows_are_the_lines_newest_first_without_damaged_ones(
     log: Log, caplog: pytest.LogCaptureFixture
 ) -> None:
     record = Record(user="ann", text="SELECT 'ü\n'")
-    record.add("SELECT", "TABLE", "c.d.t")
+    record.add("SELECT", "TABLE", "spark_catalog.d.t")
     log.log.write(record, 0.25)
     with log.path.open("a") as file:
         file.write("nonsense\n")
@@ -130,7 +137,9 @@ def test_rows_are_the_lines_newest_first_without_damaged_ones(
     assert [row["user"] for row in rows] == ["bob", "ann"]
     assert (rows[1]["time"], rows[1]["text"]) == (NOW, "SELECT 'ü\n'")
     assert rows[1]["duration_ms"] == 250.0
-    assert json.loads(rows[1]["objects"]) == [{"act": "SELECT", "kind": "TABLE", "name": "c.d.t"}]
+    assert json.loads(rows[1]["objects"]) == [
+        {"act": "SELECT", "kind": "TABLE", "name": "spark_catalog.d.t"}
+    ]
     assert "1 lines of the audit log are damaged" in caplog.text
 
 

@@ -86,14 +86,14 @@ T1 = Schema(
 
 
 def name(table: str) -> TableName:
-    return TableName("c", "d", table)
+    return TableName("spark_catalog", "d", table)
 
 
 def analysis(schema: Schema = T1, *sources: str, expanded: str = "") -> Analysis:
     found = sources or ("t1",)
     return Analysis(
         schema=schema,
-        expanded_query=expanded or "SELECT * FROM c.d." + found[0],
+        expanded_query=expanded or "SELECT * FROM spark_catalog.d." + found[0],
         sources=tuple(
             Source(name=name(s), kind=SourceKind.VERSIONED, table_id=f"id-{s}") for s in found
         ),
@@ -118,7 +118,7 @@ class FakeEngine:
         self.ready = True
         self.jobs: dict[str, JobProgress] = {}
         self.definitions: dict[tuple[str, ...], TableDefinitionFound] = {}
-        self.catalog = "c"
+        self.catalog = "spark_catalog"
         """The current catalog of every session after a statement."""
 
     def call(
@@ -165,7 +165,7 @@ class FakeEngine:
             case FindStream(sql=sql):
                 return StreamFound(found="STREAM" in sql)
             case AnalyzeInsert(sql=sql, target=target):
-                place = TableName("c", "d", target[-1])
+                place = TableName("spark_catalog", "d", target[-1])
                 probe = f"INSERT INTO {place.quoted()} SELECT NULL"
                 found = analysis(expanded=sql)
                 return InsertAnalyzed(analysis=found, target=place, table_id="t", probe=probe)
@@ -363,7 +363,9 @@ class World:
             shared=False,
             starts_engines=False,
         )
-        self.session = SessionState(session_id="s1", user="ann", catalog="c", schema="d")
+        self.session = SessionState(
+            session_id="s1", user="ann", catalog="spark_catalog", schema="d"
+        )
 
     def execute(self, text: str, overlay: dict[str, str] | None = None) -> Result:
         self.operations += 1

@@ -57,9 +57,9 @@ from tidegate_server.gateway.spark_catalogs import SentCatalogs
 from tidegate_server.gateway.store.external import ExternalObjects, MemoryExternalObjects
 from tidegate_server.gateway.store.privileges import MemoryPrivileges, Privileges
 
-DAILY = example(id="t-1", name=TableName("c", "d", "daily"), owner="ann")
-HOURLY = example(id="t-2", name=TableName("c", "d", "hourly"), owner="ann")
-OTHER = example(id="t-3", name=TableName("c", "Elsewhere", "daily"), owner="carl")
+DAILY = example(id="t-1", name=TableName("spark_catalog", "d", "daily"), owner="ann")
+HOURLY = example(id="t-2", name=TableName("spark_catalog", "d", "hourly"), owner="ann")
+OTHER = example(id="t-3", name=TableName("spark_catalog", "Elsewhere", "daily"), owner="carl")
 GIVEN = {
     Privilege.SELECT: {Action.SEE, Action.SELECT},
     Privilege.REFRESH: {Action.SEE, Action.REFRESH},
@@ -96,7 +96,7 @@ def selecting(name: TableName) -> Surveyed:
     return Surveyed(readings=(Reading(name=name),), accesses=(access,))
 
 
-READS_M = selecting(TableName("c", "d", "m"))
+READS_M = selecting(TableName("spark_catalog", "d", "m"))
 
 
 Key = tuple[SecuredKind, str, str]
@@ -109,8 +109,8 @@ class SurveyingEngine(FakeEngine):
     def __init__(self) -> None:
         super().__init__()
         self.surveys: dict[str, Surveyed] = {}
-        self.schema_owner = "ROLE public"
-        """The owner of the schema with the materialized tables."""
+        self.schema_owner: str | None = "ROLE public"
+        """The owner of the schemas with materialized tables; None if they are among the objects."""
         self.objects: dict[Key, str] = {(SecuredKind.SCHEMA, "d", ""): "dora"}
         self.links: dict[str, str] = {}
         """Where paths are, if not where they say."""
@@ -123,7 +123,9 @@ class SurveyingEngine(FakeEngine):
             self.requests.append(request)
             return self.surveys.get(request.sql.strip(), Surveyed())
         match request:
-            case FindObject(kind=SecuredKind.SCHEMA, name=TableName(catalog="c")):
+            case FindObject(kind=SecuredKind.SCHEMA, name=TableName(schema="d" | "elsewhere")) if (
+                self.schema_owner is not None
+            ):
                 return ObjectFound(kind=SecuredKind.SCHEMA, owner=self.schema_owner)
             case FindObject(kind=kind, name=name):
                 return self._find(kind, name)

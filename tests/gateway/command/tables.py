@@ -41,7 +41,7 @@ def produces(world: World, query: str, *columns: Column, source: str = "t3") -> 
 
 
 def analysis_of(query: str, *columns: Column, source: str = "t3") -> Analysis:
-    expanded = query.replace(f"FROM {source}", f"FROM c.d.{source}")
+    expanded = query.replace(f"FROM {source}", f"FROM spark_catalog.d.{source}")
     return analysis(Schema(columns), source, expanded=expanded)
 
 

@@ -40,7 +40,8 @@ def test_a_refresh_that_does_not_end_stops_a_change(statement: str) -> None:
     problem = refusal(world, statement)
     assert problem.code == "MT_STATE"
     assert (
-        problem.message == "c.d.base is being refreshed; this statement requires it to be at rest."
+        problem.message
+        == "spark_catalog.d.base is being refreshed; this statement requires it to be at rest."
     )
     assert "CANCEL REFRESH" in problem.hint
     assert world.ledger.leases == {world.table("base").id: "server-2/r"}
@@ -51,7 +52,7 @@ def test_a_change_waits_for_the_refresh_and_gives_the_table_back(statement: str)
     world = world_with(BASE, patience=60)
     table_id = world.table("base").id
     world.ledger.leases[table_id] = "server-2/r"
-    waiting = "Waiting for the running refresh of c.d.base"
+    waiting = "Waiting for the running refresh of spark_catalog.d.base"
 
     def end_refresh() -> None:
         wait_until(lambda: waiting in world.logged, "the statement did not wait")

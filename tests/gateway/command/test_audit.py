@@ -84,15 +84,15 @@ def test_a_statement_leaves_one_line_with_who_ran_it_and_where_from(audited: Aud
     )
     assert (line["statement_kind"], line["text"]) == ("SELECT", "SELECT * FROM m")
     assert (line["allowed"], line["reason"]) == (True, None)
-    assert objects(line) == [("SELECT", "TABLE", "c.d.m")]
+    assert objects(line) == [("SELECT", "TABLE", "spark_catalog.d.m")]
 
 
 def test_a_denied_query_says_what_was_judged_and_why(audited: Audited) -> None:
     audited.engine.surveys["SELECT * FROM m"] = READS_M
     line = audited.line("bob", "SELECT * FROM m")
     assert (line["allowed"], line["outcome"]) == (False, "ACCESS_DENIED")
-    assert line["reason"] == "User bob needs SELECT on materialized table c.d.m."
-    assert objects(line) == [("SELECT", "TABLE", "c.d.m")]
+    assert line["reason"] == "User bob needs SELECT on materialized table spark_catalog.d.m."
+    assert objects(line) == [("SELECT", "TABLE", "spark_catalog.d.m")]
 
 
 def test_what_the_engine_denies_is_denied(audited: Audited) -> None:
@@ -108,24 +108,32 @@ def test_administrators_are_not_judged_but_recorded(audited: Audited) -> None:
     assert len(audited.engine.requests_of(Survey)) == surveys
     assert (line["allowed"], line["reason"], line["objects"]) == (True, "administrator", [])
     line = audited.line("root", "ALTER MATERIALIZED TABLE m SUSPEND")
-    assert objects(line) == [("ALTER", "MATERIALIZED TABLE", "c.d.m")]
+    assert objects(line) == [("ALTER", "MATERIALIZED TABLE", "spark_catalog.d.m")]
 
 
-M, ON_M = "MATERIALIZED TABLE", ("MATERIALIZED TABLE", "c.d.m")
+M, ON_M = "MATERIALIZED TABLE", ("MATERIALIZED TABLE", "spark_catalog.d.m")
 
 
 @pytest.mark.parametrize(
     ("text", "kind", "expected"),
     [
-        (f"CREATE {M} new AS SELECT 1", "CREATE MATERIALIZED TABLE", [("CREATE", M, "c.d.new")]),
+        (
+            f"CREATE {M} new AS SELECT 1",
+            "CREATE MATERIALIZED TABLE",
+            [("CREATE", M, "spark_catalog.d.new")],
+        ),
         (f"DROP {M} m", "DROP MATERIALIZED TABLE", [("OWN", *ON_M)]),
         (f"ALTER {M} m RENAME TO o", "ALTER RENAME", [("OWN", *ON_M)]),
-        (f"ALTER {M} m SWAP WITH n", "ALTER SWAP", [("OWN", *ON_M), ("OWN", M, "c.d.n")]),
+        (
+            f"ALTER {M} m SWAP WITH n",
+            "ALTER SWAP",
+            [("OWN", *ON_M), ("OWN", M, "spark_catalog.d.n")],
+        ),
         (f"ALTER {M} m REFRESH", "ALTER REFRESH", [("REFRESH", *ON_M)]),
         (
             f"ALTER {M} m SUSPEND CASCADE",
             "ALTER SUSPEND",
-            [("ALTER", *ON_M), ("ALTER", M, "c.d.n")],
+            [("ALTER", *ON_M), ("ALTER", M, "spark_catalog.d.n")],
         ),
         (f"SHOW CREATE {M} m", "SHOW CREATE MATERIALIZED TABLE", [("SEE", *ON_M)]),
         (
@@ -183,10 +191,13 @@ def test_a_refresh_is_recorded_with_what_its_executor_reads(audited: Audited) ->
     text = audited.definition("n").expanded_query
     audited.engine.surveys[text] = READS_M
     record = admitted("ann")
-    assert [each.name for each in record.objects] == ["c.d.m"]
+    assert [each.name for each in record.objects] == ["spark_catalog.d.m"]
     assert record.reason == ""
     record = admitted("root")
-    assert ([each.name for each in record.objects], record.reason) == (["c.d.m"], "administrator")
+    assert ([each.name for each in record.objects], record.reason) == (
+        ["spark_catalog.d.m"],
+        "administrator",
+    )
 
 
 def run_of_n(world: Audited) -> RunRequest:
@@ -217,10 +228,15 @@ def test_a_result_is_withheld_if_its_statement_cannot_be_recorded(
 
 def _in_a_view() -> Surveyed:
     view = Access(
-        act=Act.SELECT, kind=ObjectKind.VIEW, catalog="c", schema="d", name="v", owner="root"
+        act=Act.SELECT,
+        kind=ObjectKind.VIEW,
+        catalog="spark_catalog",
+        schema="d",
+        name="v",
+        owner="root",
     )
     [access] = selecting(SYSTEM).accesses
-    within = replace(access, via="c.d.v")
+    within = replace(access, via="spark_catalog.d.v")
     return replace(selecting(SYSTEM), accesses=(view, within))
 
 
@@ -261,4 +277,4 @@ def test_its_rows_are_only_gathered_for_administrators(audited: Audited) -> None
 
 def test_an_insert_that_becomes_a_job_names_its_target(audited: Audited) -> None:
     line = audited.line("bob", "INSERT INTO plain SELECT * FROM STREAM rate()")
-    assert objects(line) == [("MODIFY", "TABLE", "c.d.plain")]
+    assert objects(line) == [("MODIFY", "TABLE", "spark_catalog.d.plain")]

@@ -43,13 +43,13 @@ def statuses(world: World) -> dict[str, str]:
 
 def test_everything_downstream_is_suspended_in_its_order(chain: World) -> None:
     rows = chain.rows(f"{ALTER} m SUSPEND CASCADE")
-    order = [str(row[0]).removeprefix("c.d.") for row in rows]
+    order = [str(row[0]).removeprefix("spark_catalog.d.") for row in rows]
     assert (order[0], sorted(order[1:3]), order[3]) == ("m", ["a", "z"], "last")
     assert {row[1] for row in rows} == {"SUSPENDED"}
     assert statuses(chain) == {**dict.fromkeys(CHAIN, "SUSPENDED"), "other": "ACTIVATED"}
     assert not any(chain.workflow(table).active for table in CHAIN)
     assert chain.workflow("other").active
-    assert "c.d.last: SUSPENDED" in chain.logged
+    assert "spark_catalog.d.last: SUSPENDED" in chain.logged
 
 
 def test_a_table_in_the_middle_leaves_what_it_reads_alone(chain: World) -> None:
@@ -61,7 +61,10 @@ def test_what_is_suspended_already_is_left_alone_and_said_so(chain: World) -> No
     table = chain.table("a")
     chain.catalog.move(table.id, RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED, "BY_HAND")
     told = dict(chain.rows(f"{ALTER} m SUSPEND CASCADE"))  # type: ignore[arg-type]
-    assert (told["c.d.m"], told["c.d.a"]) == ("SUSPENDED", "ALREADY_SUSPENDED")
+    assert (told["spark_catalog.d.m"], told["spark_catalog.d.a"]) == (
+        "SUSPENDED",
+        "ALREADY_SUSPENDED",
+    )
     assert chain.table("a").state.status_reason == "BY_HAND"
     assert refusal(chain, f"{ALTER} m SUSPEND CASCADE").code == Code.MT_STATE.name
 
@@ -70,7 +73,7 @@ def test_resume_takes_the_whole_chain_and_its_options_hold_for_it(chain: World) 
     chain.execute(f"{ALTER} m SUSPEND CASCADE")
     chain.execute(f"{ALTER} z RESUME")
     rows = chain.rows(f"{ALTER} m RESUME WITH ('k' = 'v') CASCADE")
-    assert dict(rows)["c.d.z"] == "ALREADY_ACTIVATED"  # type: ignore[arg-type]
+    assert dict(rows)["spark_catalog.d.z"] == "ALREADY_ACTIVATED"  # type: ignore[arg-type]
     assert set(statuses(chain).values()) == {"ACTIVATED"}
     assert all(chain.workflow(table).active for table in CHAIN)
     held = {table: dict(chain.table(table).state.resume_options) for table in CHAIN}
@@ -91,7 +94,7 @@ def test_a_table_that_is_being_created_stops_all_of_it(chain: World, action: str
     chain.catalog.create(vary(table, status=RefreshStatus.INITIALIZING))
     problem = refusal(chain, f"{ALTER} m {action} CASCADE")
     assert problem.code == Code.MT_STATE.name
-    assert "c.d.last is INITIALIZING" in problem.message
+    assert "spark_catalog.d.last is INITIALIZING" in problem.message
 
 
 def test_unknown_names_are_refused_and_no_engine_is_needed(chain: World) -> None:

@@ -246,7 +246,9 @@ def test_a_catalog_in_use_stays(world: Guarded) -> None:
 
 
 def test_materialized_tables_are_in_the_servers_own_catalog(world: Guarded) -> None:
-    run_as(world, "root", LAKE)
+    run_as(
+        world, "root", LAKE.replace("iceberg", "paimon").replace("'catalog-type' = 'hadoop', ", "")
+    )
     found = failure_of(world, "CREATE MATERIALIZED TABLE lake.d.m AS SELECT 1 AS x")
     assert found.code == "NOT_SUPPORTED"
     assert "spark_catalog.schema.table" in found.hint

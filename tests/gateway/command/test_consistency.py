@@ -24,7 +24,7 @@ BOTH = "SELECT * FROM m, n"
 
 
 def name(table: str) -> TableName:
-    return TableName("c", "d", table)
+    return TableName("spark_catalog", "d", table)
 
 
 def reading(*tables: str, travelled: bool = False) -> Surveyed:
@@ -102,10 +102,12 @@ def test_a_query_on_several_tables_reads_versions_that_agree(torn: Torn) -> None
         ),
         sources={"id-t1": 6},
     )
-    assert torn.logged == ["Reading version 3 of c.d.m, version 8 of c.d.n"]
+    assert torn.logged == ["Reading version 3 of spark_catalog.d.m, version 8 of spark_catalog.d.n"]
     torn.refreshed_to("n", 9, {"id-m": 4}, hours=0)
     torn.execute(BOTH)
-    assert torn.logged[-1] == "Reading version 4 of c.d.m, version 9 of c.d.n"
+    assert (
+        torn.logged[-1] == "Reading version 4 of spark_catalog.d.m, version 9 of spark_catalog.d.n"
+    )
 
 
 def test_a_source_beside_its_consumer_is_read_as_that_knows_it(torn: Torn) -> None:
@@ -133,8 +135,10 @@ def test_no_versions_that_agree_is_an_error_with_a_way_out(torn: Torn) -> None:
     with pytest.raises(ServerError) as caught:
         torn.execute(BOTH)
     assert (caught.value.code, caught.value.sqlstate) == ("MT_SNAPSHOT_UNAVAILABLE", "55000")
-    assert caught.value.message.startswith("No consistent versions of c.d.m, c.d.n can be read: ")
-    assert "no earlier version of c.d.m agrees with the others" in caught.value.message
+    assert caught.value.message.startswith(
+        "No consistent versions of spark_catalog.d.m, spark_catalog.d.n can be read: "
+    )
+    assert "no earlier version of spark_catalog.d.m agrees with the others" in caught.value.message
     assert "REFRESH CASCADE" in caught.value.hint
     assert f"SET '{KEY}' = 'LATEST'" in caught.value.hint
     torn.execute(f"SET '{KEY}' = 'latest'")
@@ -148,7 +152,7 @@ def test_a_run_without_work_tells_of_a_version_whose_own_run_is_lost(torn: Torn)
         torn.refreshed_to(table, version, read, hours=0)
     torn.ledger.history = [_without_work(run) for run in torn.ledger.history]
     torn.execute(BOTH)
-    assert torn.logged == ["Reading version 5 of c.d.m, version 9 of c.d.n"]
+    assert torn.logged == ["Reading version 5 of spark_catalog.d.m, version 9 of spark_catalog.d.n"]
 
 
 def _without_work(run: RefreshRun) -> RefreshRun:
@@ -161,7 +165,7 @@ def test_versions_that_agree_are_as_fresh_as_the_session_asks_for(torn: Torn) ->
     torn.execute(BOTH)
     torn.execute(f"SET '{BOUND}' = '1 h SERVE'")
     torn.execute(BOTH)
-    assert any("Warning: c.d.m is stale" in line for line in torn.logged)
+    assert any("Warning: spark_catalog.d.m is stale" in line for line in torn.logged)
     torn.refreshed_to("n", 9, {"id-m": 4}, hours=0)
     torn.execute(f"SET '{BOUND}' = '1 h FAIL'")
     torn.execute(BOTH)

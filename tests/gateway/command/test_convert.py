@@ -36,7 +36,7 @@ def test_a_plain_table_is_taken_over_with_its_columns_in_front(convertible_world
     assert table.definition.schema.names() == ("b", "a", "c", "d")
     assert [c.nullable for c in table.definition.schema] == [True, False, True, True]
     assert table.definition.expanded_query == (
-        "SELECT `b`, `a`, `c`, `d` FROM (\nSELECT * FROM c.d.t1\n)"
+        "SELECT `b`, `a`, `c`, `d` FROM (\nSELECT * FROM spark_catalog.d.t1\n)"
     )
     assert (table.location, table.definition.primary_key) == ("/warehouse/plain", None)
     assert table.state.status is RefreshStatus.ACTIVATED

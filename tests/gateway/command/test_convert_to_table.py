@@ -36,7 +36,7 @@ def test_storage_stays_as_a_plain_table(pair: World) -> None:
     assert pair.catalog.find(name("m")) is None
     assert list(pair.scheduler.workflows) == [pair.table("n").id]
     assert pair.rows("SHOW MATERIALIZED TABLES") == [("n",)]
-    assert "c.d.m is a plain table" in pair.logged[-1]
+    assert "spark_catalog.d.m is a plain table" in pair.logged[-1]
 
 
 def test_properties_of_its_owner_stay(pair: World) -> None:
@@ -51,13 +51,15 @@ def test_properties_of_its_owner_stay(pair: World) -> None:
 def test_what_reads_it_has_a_plain_source(pair: World) -> None:
     before = pair.table("n")
     assert [source.materialized_table for source in before.definition.sources] == [True]
-    assert pair.rows("SHOW LINEAGE n") == [("c.d.n", "c.d.m", "MATERIALIZED_TABLE")]
+    assert pair.rows("SHOW LINEAGE n") == [
+        ("spark_catalog.d.n", "spark_catalog.d.m", "MATERIALIZED_TABLE")
+    ]
     pair.execute(CONVERT)
     after = pair.table("n")
     assert after == vary(
         before, sources=(replace(before.definition.sources[0], materialized_table=False),)
     )
-    assert pair.rows("SHOW LINEAGE n") == [("c.d.n", "c.d.m", "TABLE")]
+    assert pair.rows("SHOW LINEAGE n") == [("spark_catalog.d.n", "spark_catalog.d.m", "TABLE")]
     properties = pair.engine.storage.tables[name("n")].properties
     assert '"materialized_table":false' in properties["tidegate.definition"]
 
@@ -81,7 +83,7 @@ def test_columns_that_are_not_stored_are_dropped_first(world: World) -> None:
     world.execute(f"CREATE MATERIALIZED TABLE m (x AS upper(b)) {DAY} AS SELECT * FROM t1")
     problem = refusal(world, CONVERT)
     assert problem.code == Code.NOT_SUPPORTED.name
-    assert "ALTER MATERIALIZED TABLE c.d.m DROP (x)" in problem.hint
+    assert "ALTER MATERIALIZED TABLE spark_catalog.d.m DROP (x)" in problem.hint
     world.execute(f"{ALTER} m DROP (x)")
     world.execute(CONVERT)
     assert list(world.engine.storage.tables) == [name("m")]
@@ -92,7 +94,10 @@ def test_columns_that_are_not_stored_are_dropped_first(world: World) -> None:
 def test_a_refresh_that_runs_is_waited_for(pair: World, busy: str) -> None:
     pair.ledger.leases[pair.table(busy).id] = "server-1/r"
     problem = refusal(pair, CONVERT)
-    assert (problem.code, f"c.d.{busy} is being refreshed" in problem.message) == ("MT_STATE", True)
+    assert (problem.code, f"spark_catalog.d.{busy} is being refreshed" in problem.message) == (
+        "MT_STATE",
+        True,
+    )
 
 
 def test_a_suspended_one_may_be_converted_one_being_created_not(pair: World) -> None:

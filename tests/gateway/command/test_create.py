@@ -31,7 +31,7 @@ def test_a_created_table_is_activated_with_its_definition(world: World) -> None:
     table = world.table("m")
     assert table.state.status is RefreshStatus.ACTIVATED
     assert table.definition.original_query == "-- why\n SELECT * FROM t1"
-    assert table.definition.expanded_query == "SELECT * FROM c.d.t1"
+    assert table.definition.expanded_query == "SELECT * FROM spark_catalog.d.t1"
     assert table.definition.schema == T1
     assert table.definition.partition_keys == ("d",)
     assert table.definition.primary_key == PrimaryKey(name="PK_a", columns=("a",))
@@ -42,7 +42,7 @@ def test_a_created_table_is_activated_with_its_definition(world: World) -> None:
 
 def test_names_are_folded_and_completed_by_the_session(world: World) -> None:
     world.execute("CREATE MATERIALIZED TABLE D2.Mixed AS SELECT * FROM t1")
-    assert world.catalog.find(TableName("c", "d2", "mixed")) is not None
+    assert world.catalog.find(TableName("spark_catalog", "d2", "mixed")) is not None
 
 
 def test_the_definition_stands_in_the_table_properties(world: World) -> None:
@@ -63,7 +63,10 @@ def test_the_query_is_analyzed_in_the_sessions_own_child_session(world: World) -
     world.execute(CREATE)
     first, second = world.engine.requests[:2]
     assert first == OpenSession(
-        session_id="s1", settings={"spark.sql.ansi.enabled": "false"}, schema="d", catalog="c"
+        session_id="s1",
+        settings={"spark.sql.ansi.enabled": "false"},
+        schema="d",
+        catalog="spark_catalog",
     )
     assert isinstance(second, Analyze)
     assert (second.session_id, second.sql) == ("s1", "SELECT * FROM t1")
@@ -248,7 +251,7 @@ def test_a_list_of_names_reorders_by_name(world: World) -> None:
     assert table.definition.schema.names() == ("d", "c", "b", "a")
     assert (
         table.definition.expanded_query
-        == "SELECT `d`, `c`, `b`, `a` FROM (\nSELECT * FROM c.d.t1\n)"
+        == "SELECT `d`, `c`, `b`, `a` FROM (\nSELECT * FROM spark_catalog.d.t1\n)"
     )
 
 
@@ -267,7 +270,7 @@ def test_declared_types_cast_in_the_querys_order(world: World) -> None:
 def test_declared_columns_of_the_same_types_leave_the_query_alone(world: World) -> None:
     world.execute("CREATE MATERIALIZED TABLE m (c INT COMMENT 'count') AS SELECT * FROM t1")
     table = world.table("m")
-    assert table.definition.expanded_query == "SELECT * FROM c.d.t1"
+    assert table.definition.expanded_query == "SELECT * FROM spark_catalog.d.t1"
     assert table.definition.schema.columns[2].comment == "count"
 
 

@@ -33,8 +33,8 @@ def register_query(world: World, query: str, *, expanded: str) -> str:
 @pytest.fixture
 def twice(world: World) -> World:
     """A table with two definition versions that differ in their query."""
-    register_query(world, FIRST, expanded="SELECT a, b, c, d FROM c.d.t1")
-    register_query(world, SECOND, expanded="SELECT a, b, c, d FROM c.d.t1 WHERE c > 0")
+    register_query(world, FIRST, expanded="SELECT a, b, c, d FROM spark_catalog.d.t1")
+    register_query(world, SECOND, expanded="SELECT a, b, c, d FROM spark_catalog.d.t1 WHERE c > 0")
     world.execute(f"CREATE MATERIALIZED TABLE m FRESHNESS = INTERVAL '1' DAY AS {FIRST}")
     world.session.user = "bob"
     world.execute(f"{ALTER} m AS {SECOND}")
@@ -55,8 +55,10 @@ def test_every_version_has_its_text_its_author_and_what_it_changed(twice: World)
     assert json.loads(str(second["changes"])) == [
         {"object": "QUERY", "before": FIRST, "after": SECOND}
     ]
-    assert str(first["definition"]).startswith("CREATE OR ALTER MATERIALIZED TABLE `c`.`d`.`m`")
-    assert str(first["definition"]).endswith("AS SELECT a, b, c, d FROM c.d.t1")
+    assert str(first["definition"]).startswith(
+        "CREATE OR ALTER MATERIALIZED TABLE `spark_catalog`.`d`.`m`"
+    )
+    assert str(first["definition"]).endswith("AS SELECT a, b, c, d FROM spark_catalog.d.t1")
 
 
 def test_a_version_is_kept_as_it_last_was(twice: World) -> None:
@@ -87,7 +89,7 @@ def test_the_version_before_comes_back_as_a_new_one(twice: World) -> None:
     assert (after.definition.version, after.definition.restored_from) == (3, 1)
     assert (after.definition.original_query, after.definition.expanded_query) == (
         FIRST,
-        "SELECT a, b, c, d FROM c.d.t1",
+        "SELECT a, b, c, d FROM spark_catalog.d.t1",
     )
     assert (after.definition.defined_by, after.definition.defined_at) == ("bob", NOW)
     for kept in ("id", "owner", "location", "state"):
@@ -167,7 +169,7 @@ def test_unknown_versions_are_told_with_their_place_and_those_there_are(twice: W
     problem = refusal(twice, f"{BACK}\nTO VERSION 7")
     assert (problem.code, problem.line, problem.column) == ("MT_DEFINITION_NOT_FOUND", 2, 12)
     assert "has no definition version 7; it has 1, 2." in problem.message
-    assert "SHOW VERSIONS c.d.m DEFINITION" in problem.hint
+    assert "SHOW VERSIONS spark_catalog.d.m DEFINITION" in problem.hint
     twice.execute(f"CREATE MATERIALIZED TABLE n FRESHNESS = INTERVAL '1' DAY AS {FIRST}")
     problem = refusal(twice, f"{ALTER} n ROLLBACK DEFINITION")
     assert (problem.code, problem.line) == ("MT_DEFINITION_NOT_FOUND", None)
@@ -256,7 +258,7 @@ def test_a_failed_change_leaves_no_version_behind(twice: World) -> None:
 def test_a_rename_names_all_versions_anew_and_a_drop_forgets_them(twice: World) -> None:
     twice.execute(f"{ALTER} m RENAME TO other")
     rows = twice.rows("SHOW VERSIONS other DEFINITION")
-    assert all("TABLE `c`.`d`.`other`" in str(row[-1]) for row in rows)
+    assert all("TABLE `spark_catalog`.`d`.`other`" in str(row[-1]) for row in rows)
     twice.execute("DROP MATERIALIZED TABLE other")
     assert twice.catalog.replaced_definitions() == ()
 

@@ -87,7 +87,7 @@ def test_a_refresh_by_hand_takes_that_part_along_too(chain: World) -> None:
 
 
 def test_a_consumer_is_not_refreshed_when_that_part_failed(chain: World) -> None:
-    chain.refresh_failure = error(Code.MT_DATA_LOST, table="c.d.base", reason="gone")
+    chain.refresh_failure = error(Code.MT_DATA_LOST, table="spark_catalog.d.base", reason="gone")
     run = chain.waves.refresh(scheduled_request(chain, "often"))
     assert (run.state, run.reason_code) == (RunState.UPSTREAM_FAILED, "UPSTREAM_FAILED")
 
@@ -125,7 +125,10 @@ def test_a_consumer_fresher_than_its_source_is_warned_of(world: World) -> None:
         make(world, name, "base", "INTERVAL '10' MINUTE")
     found = [line for line in world.logged if line.startswith("Warning")]
     assert len(found) == 2
-    assert "c.d.two (10 MINUTE) reads c.d.base, which is refreshed for 1 HOUR only" in found[1]
+    assert (
+        "spark_catalog.d.two (10 MINUTE) reads spark_catalog.d.base, "
+        "which is refreshed for 1 HOUR only" in found[1]
+    )
 
 
 def test_a_freshness_that_is_no_multiple_is_warned_of(world: World) -> None:
@@ -157,6 +160,6 @@ def test_strict_watching_needs_versions(world: World) -> None:
         schema=found.schema, expanded_query=query, sources=plain
     )
     world.execute("SET 'materialized-table.continuous.strict' = 'true'")
-    with pytest.raises(ServerError, match=r"c\.d\.files without versions"):
+    with pytest.raises(ServerError, match=r"spark_catalog\.d\.files without versions"):
         world.execute(f"CREATE MATERIALIZED TABLE m REFRESH_MODE = CONTINUOUS AS {query}")
     world.execute(f"CREATE MATERIALIZED TABLE m REFRESH_MODE = FULL AS {query}")

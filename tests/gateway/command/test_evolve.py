@@ -46,8 +46,8 @@ def test_alter_as_appends_nullable_columns_and_keeps_the_rest(base: World) -> No
     assert [(c.name, c.nullable) for c in after.definition.schema][4:] == [("e", True), ("f", True)]
     assert after.definition.schema.columns[:4] == before.definition.schema.columns
     assert (after.definition.original_query, after.definition.version) == (query, 2)
-    assert after.definition.expanded_query == query.replace("t3", "c.d.t3")
-    assert [str(source.name) for source in after.definition.sources] == ["c.d.t3"]
+    assert after.definition.expanded_query == query.replace("t3", "spark_catalog.d.t3")
+    assert [str(source.name) for source in after.definition.sources] == ["spark_catalog.d.t3"]
     assert (after.id, after.state) == (before.id, before.state)
     for kept in ("primary_key", "freshness", "refresh_mode", "options"):
         assert getattr(after.definition, kept) == getattr(before.definition, kept)
@@ -75,7 +75,7 @@ def test_changes_of_existing_columns_are_refused_with_their_position(
     query = produces(base, "SELECT other FROM t3", *columns)  # type: ignore[arg-type]
     problem = refusal(base, f"{ALTER} base AS {query}")
     assert problem.code == Code.MT_EVOLUTION_UNSUPPORTED.name
-    assert f"column {position} of c.d.base from {old} to {new} " in problem.message
+    assert f"column {position} of spark_catalog.d.base from {old} to {new} " in problem.message
 
 
 def test_an_appended_column_may_go_on_being_never_null(base: World) -> None:
@@ -171,7 +171,7 @@ def test_alter_as_refuses_cycles_over_other_tables(world: World) -> None:
     query = produces(world, "SELECT a, b, c, d FROM n", *T1, source="n")
     problem = refusal(world, f"{ALTER} base AS {query}")
     assert problem.code == Code.MT_CYCLE.name
-    assert "through c.d.n" in problem.message
+    assert "through spark_catalog.d.n" in problem.message
 
 
 # ---- CREATE OR ALTER -------------------------------------------------------------------------
@@ -213,10 +213,10 @@ def test_a_source_that_was_created_again_changes_no_definition(
 
 
 def test_a_view_that_reads_another_table_changes_the_sources(base: World) -> None:
-    changed = analysis(T1, "t2", expanded="SELECT * FROM c.d.t1")
+    changed = analysis(T1, "t2", expanded="SELECT * FROM spark_catalog.d.t1")
     base.engine.analyses["SELECT * FROM t1"] = changed
     rows = base.rows(f"EXPLAIN {OR_ALTER}")
-    assert rows[0] == ("SOURCES", "c.d.t1", "c.d.t2", "NEXT_REFRESH", "")
+    assert rows[0] == ("SOURCES", "spark_catalog.d.t1", "spark_catalog.d.t2", "NEXT_REFRESH", "")
 
 
 def test_a_source_that_lost_a_not_null_changes_no_definition(base: World) -> None:

@@ -39,14 +39,16 @@ READS_DAILY = Access(
     schema=DAILY.name.schema,
     name=DAILY.name.table,
 )
-READER = vary(OTHER, expanded_query="SELECT * FROM c.d.daily")
+READER = vary(OTHER, expanded_query="SELECT * FROM spark_catalog.d.daily")
 
 
 def test_a_refresh_needs_its_owners_right_to_read_what_it_is_made_of() -> None:
     reader = READER
     config = Config(authorization=AuthorizationSection(enabled=True))
     services = services_with(DAILY, reader, config=config)
-    with pytest.raises(ServerError, match="User carl needs SELECT on materialized table c.d.daily"):
+    with pytest.raises(
+        ServerError, match="User carl needs SELECT on materialized table spark_catalog.d.daily"
+    ):
         admit(reader, services)
     services.privileges.grant(grant("carl", Privilege.SELECT, TableObject(table_id=DAILY.id)))
     assert admit(reader, services) == Admission(accesses=(READS_DAILY,))
@@ -59,7 +61,9 @@ def test_execute_as_has_refreshes_read_with_the_rights_of_another_user() -> None
     config = Config(authorization=AuthorizationSection(enabled=True))
     services = services_with(DAILY, reader, config=config)
     services.privileges.grant(grant("carl", Privilege.SELECT, TableObject(table_id=DAILY.id)))
-    with pytest.raises(ServerError, match="User eve needs SELECT on materialized table c.d.daily"):
+    with pytest.raises(
+        ServerError, match="User eve needs SELECT on materialized table spark_catalog.d.daily"
+    ):
         admit(reader, services)
     services.privileges.grant(grant("eve", Privilege.SELECT, TableObject(table_id=DAILY.id)))
     admit(reader, services)

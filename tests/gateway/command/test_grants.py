@@ -25,7 +25,7 @@ TABLE, VIEW, FUNCTION, SCHEMA = (
 @pytest.fixture
 def world(guarded_world: Guarded) -> Guarded:
     """A world with plain objects: ann owns the view v, bob the function f, and t is unowned."""
-    guarded_world.session.catalog = guarded_world.engine.catalog = "spark_catalog"
+    guarded_world.engine.schema_owner = None
     guarded_world.engine.objects |= {
         (VIEW, "d", "v"): "ann",
         (TABLE, "d", "t"): "unowned",
@@ -82,15 +82,15 @@ def test_grants_are_listed_to_those_they_concern(guarded_world: Guarded) -> None
     initial = "spark_catalog.default"
     listed = [row for row in guarded_world.rows("SHOW GRANTS") if row[3] != initial]
     assert [(*row[:5], *row[6:]) for row in listed] == [
-        ("eve", "ALTER", "SCHEMA", "c.d", "root", "USER", True),
-        ("bob", "ALTER", "MATERIALIZED TABLE", "c.d.m", "ann", "USER", False),
-        ("bob", "REFRESH", "MATERIALIZED TABLE", "c.d.m", "ann", "USER", False),
-        ("bob", "SELECT", "MATERIALIZED TABLE", "c.d.m", "ann", "USER", False),
-        ("carl", "SELECT", "MATERIALIZED TABLE", "c.d.n", "ann", "USER", False),
+        ("eve", "ALTER", "SCHEMA", "spark_catalog.d", "root", "USER", True),
+        ("bob", "ALTER", "MATERIALIZED TABLE", "spark_catalog.d.m", "ann", "USER", False),
+        ("bob", "REFRESH", "MATERIALIZED TABLE", "spark_catalog.d.m", "ann", "USER", False),
+        ("bob", "SELECT", "MATERIALIZED TABLE", "spark_catalog.d.m", "ann", "USER", False),
+        ("carl", "SELECT", "MATERIALIZED TABLE", "spark_catalog.d.n", "ann", "USER", False),
     ]
     assert len(guarded_world.rows("SHOW GRANTS FOR USER bob")) == 3
     assert len(guarded_world.rows("SHOW GRANTS ON MATERIALIZED TABLE n")) == 1
-    assert len(guarded_world.rows("SHOW GRANTS ON SCHEMA c.d")) == 1
+    assert len(guarded_world.rows("SHOW GRANTS ON SCHEMA spark_catalog.d")) == 1
     assert len(guarded_world.rows("SHOW GRANTS FOR PUBLIC")) == 2
     guarded_world.be("ann")
     assert {row[0] for row in guarded_world.rows("SHOW GRANTS")} == {"bob", "carl", "public"}
@@ -122,8 +122,8 @@ def test_while_nothing_is_checked_nothing_is_granted(guarded_world: Guarded) -> 
 @pytest.mark.parametrize(
     ("owner", "text"),
     [
-        ("ann", "GRANT SELECT ON MATERIALIZED TABLE c.d.m TO USER eve"),
-        ("ann", "GRANT SELECT ON TABLE c.d.m TO USER eve"),
+        ("ann", "GRANT SELECT ON MATERIALIZED TABLE spark_catalog.d.m TO USER eve"),
+        ("ann", "GRANT SELECT ON TABLE spark_catalog.d.m TO USER eve"),
         ("ann", "GRANT SELECT, ALTER ON VIEW v TO ROLE public"),
         ("ann", "GRANT SELECT ON v TO PUBLIC"),
         ("bob", "GRANT EXECUTE ON FUNCTION f TO GROUP staff"),
@@ -143,7 +143,7 @@ def test_owners_grant_and_revoke_what_is_theirs(world: Guarded, owner: str, text
     ("text", "code"),
     [
         ("GRANT REFRESH ON TABLE t TO USER eve", "INVALID_GRANT"),
-        ("GRANT MODIFY ON MATERIALIZED TABLE c.d.m TO USER eve", "INVALID_GRANT"),
+        ("GRANT MODIFY ON MATERIALIZED TABLE spark_catalog.d.m TO USER eve", "INVALID_GRANT"),
         ("GRANT SELECT ON FUNCTION f TO USER eve", "INVALID_GRANT"),
         ("GRANT SELECT ON VIEW t TO USER eve", "OBJECT_WRONG_KIND"),
         ("GRANT SELECT ON TABLE none TO USER eve", "OBJECT_NOT_FOUND"),
@@ -228,21 +228,21 @@ def test_the_members_of_a_role_have_its_privileges(world: Guarded) -> None:
         "CREATE ROLE managers",
         "GRANT ROLE analysts TO ROLE managers",
         "GRANT ROLE managers TO USER bob",
-        "GRANT SELECT ON MATERIALIZED TABLE c.d.m TO ROLE ANALYSTS",
+        "GRANT SELECT ON MATERIALIZED TABLE spark_catalog.d.m TO ROLE ANALYSTS",
     )
-    assert outcome_as(world, "bob", "DESCRIBE c.d.m") == ""
+    assert outcome_as(world, "bob", "DESCRIBE spark_catalog.d.m") == ""
     assert world.rows("SHOW ROLES") == world.rows("SHOW CURRENT ROLES")
     assert [row[0] for row in world.rows("SHOW ROLES")] == ["analysts", "managers", "public"]
     run_as(world, "root", "REVOKE ROLE managers FROM USER bob")
-    assert outcome_as(world, "bob", "DESCRIBE c.d.m") == "ACCESS_DENIED"
+    assert outcome_as(world, "bob", "DESCRIBE spark_catalog.d.m") == "ACCESS_DENIED"
     assert [row[0] for row in world.rows("SHOW ROLES")] == ["public"]
 
 
 def test_the_members_of_a_group_have_its_privileges(world: Guarded) -> None:
-    run_as(world, "ann", "GRANT SELECT ON MATERIALIZED TABLE c.d.m TO GROUP staff")
-    assert outcome_as(world, "bob", "DESCRIBE c.d.m") == "ACCESS_DENIED"
+    run_as(world, "ann", "GRANT SELECT ON MATERIALIZED TABLE spark_catalog.d.m TO GROUP staff")
+    assert outcome_as(world, "bob", "DESCRIBE spark_catalog.d.m") == "ACCESS_DENIED"
     world.privileges.set_groups("bob", ["staff"])
-    assert outcome_as(world, "bob", "DESCRIBE c.d.m") == ""
+    assert outcome_as(world, "bob", "DESCRIBE spark_catalog.d.m") == ""
 
 
 def test_only_administrators_manage_roles(world: Guarded) -> None:
@@ -300,7 +300,9 @@ def test_a_role_is_dropped_with_its_grants_unless_others_depend_on_them(world: G
     assert world.rows("SHOW GRANTS FOR USER bob") == []
 
 
-@pytest.mark.parametrize("on", ["TABLE t", "FUNCTION f", "SCHEMA d", "MATERIALIZED TABLE c.d.m"])
+@pytest.mark.parametrize(
+    "on", ["TABLE t", "FUNCTION f", "SCHEMA d", "MATERIALIZED TABLE spark_catalog.d.m"]
+)
 def test_a_role_that_owns_something_is_not_dropped(world: Guarded, on: str) -> None:
     run_as(world, "root", "CREATE ROLE analysts", f"ALTER {on} SET OWNER TO ROLE analysts")
     assert world.outcome("DROP ROLE analysts") == "ROLE_OWNS_OBJECTS"
@@ -345,7 +347,7 @@ def test_an_administrator_takes_over_what_is_unowned(world: Guarded) -> None:
         ("ann", "VIEW v"),
         ("bob", "FUNCTION f"),
         ("dora", "SCHEMA d"),
-        ("ann", "MATERIALIZED TABLE c.d.m"),
+        ("ann", "MATERIALIZED TABLE spark_catalog.d.m"),
     ],
 )
 def test_an_owner_transfers_only_to_a_role_of_its_own(world: Guarded, owner: str, on: str) -> None:
@@ -383,12 +385,12 @@ def test_no_user_has_the_name_of_another_owner(world: Guarded, name: str) -> Non
 
 def test_a_role_refreshes_with_its_own_privileges(world: Guarded) -> None:
     run_as(world, "root", "CREATE ROLE team")
-    world.execute("ALTER MATERIALIZED TABLE c.d.n SET OWNER TO ROLE team")
+    world.execute("ALTER MATERIALIZED TABLE spark_catalog.d.n SET OWNER TO ROLE team")
     table = world.table("n")
     world.engine.surveys[table.definition.expanded_query] = selecting(world.table("m").name)
     with pytest.raises(ServerError, match="SELECT"):
         admit(table, world._services())
-    run_as(world, "root", "GRANT SELECT ON MATERIALIZED TABLE c.d.m TO ROLE team")
+    run_as(world, "root", "GRANT SELECT ON MATERIALIZED TABLE spark_catalog.d.m TO ROLE team")
     assert admit(table, world._services()) is not None
 
 

@@ -45,8 +45,8 @@ def test_the_newest_run_comes_first(world: World) -> None:
             run(refresh_id=f"r{number}", table_id=table.id, table=table.name)
         )
     world.ledger.history.append(run(refresh_id="other"))
-    rows = world.rows("SHOW REFRESH HISTORY FOR m LIMIT 2")
-    assert [row[:4] for row in rows] == [("r2", "c", "d", "m"), ("r1", "c", "d", "m")]
+    rows, here = world.rows("SHOW REFRESH HISTORY FOR m LIMIT 2"), ("spark_catalog", "d", "m")
+    assert [row[:4] for row in rows] == [("r2", *here), ("r1", *here)]
 
 
 def test_a_row_tells_what_was_read_written_and_refused(world: World) -> None:
@@ -58,8 +58,10 @@ def test_a_row_tells_what_was_read_written_and_refused(world: World) -> None:
                 Rejection(strategy="PARTITION", reason_code="NOT_PARTITIONED", reason_text="no"),
             ),
             changes=(
-                SourceChange(source="c.d.t1", before=3, after=4, method="APPENDED", rows=2),
-                SourceChange(source="c.d.t2", before=None, after=1, method="WHOLE"),
+                SourceChange(
+                    source="spark_catalog.d.t1", before=3, after=4, method="APPENDED", rows=2
+                ),
+                SourceChange(source="spark_catalog.d.t2", before=None, after=1, method="WHOLE"),
             ),
             partitions=({"ds": "1"},),
             metrics=RunMetrics(
@@ -83,8 +85,8 @@ def test_a_row_tells_what_was_read_written_and_refused(world: World) -> None:
         "not PARTITION (NOT_PARTITIONED): no"
     )
     assert json.loads(str(row["sources"])) == [
-        {"source": "c.d.t1", "before": 3, "after": 4, "method": "APPENDED", "rows": 2},
-        {"source": "c.d.t2", "before": None, "after": 1, "method": "WHOLE"},
+        {"source": "spark_catalog.d.t1", "before": 3, "after": 4, "method": "APPENDED", "rows": 2},
+        {"source": "spark_catalog.d.t2", "before": None, "after": 1, "method": "WHOLE"},
     ]
     assert json.loads(str(row["partitions"])) == [{"ds": "1"}]
     assert json.loads(str(row["expectations"])) == {"positive": 3}
@@ -190,7 +192,7 @@ def test_a_table_that_fails_again_and_again_still_has_its_lag(world: World) -> N
 
 def test_lineage_lists_both_directions(world: World) -> None:
     world.execute("CREATE MATERIALIZED TABLE m AS SELECT * FROM t1")
-    assert world.rows("SHOW LINEAGE m") == [("c.d.m", "c.d.t1", "TABLE")]
+    assert world.rows("SHOW LINEAGE m") == [("spark_catalog.d.m", "spark_catalog.d.t1", "TABLE")]
 
 
 def test_lineage_of_columns_says_what_is_passed_through(world: World) -> None:
@@ -201,6 +203,6 @@ def test_lineage_of_columns_says_what_is_passed_through(world: World) -> None:
     )
     world.catalog.replace(vary(world.table("m"), lineage=origins))
     assert world.rows("SHOW LINEAGE m COLUMNS") == [
-        ("c.d.m", "a", "c.d.t1", "a", "UNCHANGED"),
-        ("c.d.m", "b", "c.d.t1", "c", "COMPUTED"),
+        ("spark_catalog.d.m", "a", "spark_catalog.d.t1", "a", "UNCHANGED"),
+        ("spark_catalog.d.m", "b", "spark_catalog.d.t1", "c", "COMPUTED"),
     ]

@@ -46,7 +46,9 @@ def test_the_clause_is_kept_checked_and_told(world: World) -> None:
 
 @pytest.mark.parametrize("words", ["", "OR ALTER "])
 def test_what_show_create_prints_makes_an_equal_table(world: World, words: str) -> None:
-    world.engine.analyses[QUERY] = analysis(SOURCE, "src", expanded="SELECT * FROM `c`.`d`.`src`")
+    world.engine.analyses[QUERY] = analysis(
+        SOURCE, "src", expanded="SELECT * FROM `spark_catalog`.`d`.`src`"
+    )
     world.execute(f"{CREATE} IMMUTABLE WHERE (ds < '2024') AS {QUERY}")
     first = world.table("m")
     [(printed,)] = world.rows(f"SHOW CREATE {words}MATERIALIZED TABLE m")
@@ -126,7 +128,7 @@ def test_a_new_query_keeps_the_region(world: World) -> None:
 # ---- BACKFILL FROM -----------------------------------------------------------------------------
 
 BACKFILL = f"{CREATE} IMMUTABLE WHERE (a < 5) BACKFILL FROM old"
-COPIED = "SELECT * FROM `c`.`d`.`old`"
+COPIED = "SELECT * FROM `spark_catalog`.`d`.`old`"
 
 
 def test_rows_are_copied_before_anything_else_is_loaded(world: World) -> None:
@@ -137,7 +139,7 @@ def test_rows_are_copied_before_anything_else_is_loaded(world: World) -> None:
     assert (load.trigger, load.task) == (Trigger.INITIAL, Recompute())
     assert world.definition("m").backfilled_from == name("old")
     [(described,)] = world.rows("DESCRIBE m AS JSON")
-    assert json.loads(str(described))["backfilled_from"] == "c.d.old"
+    assert json.loads(str(described))["backfilled_from"] == "spark_catalog.d.old"
     [(printed,)] = world.rows("SHOW CREATE MATERIALIZED TABLE m")
     assert "BACKFILL" not in str(printed)
     world.execute(f"{ALTER} DROP IMMUTABLE")
@@ -183,7 +185,7 @@ def test_a_table_that_exists_is_not_filled_again(world: World) -> None:
     world.execute(f"{again} AS SELECT * FROM t1")
     assert world.definition("m").backfilled_from == name("old")
     assert world.refreshed == []
-    said = "c.d.m exists: BACKFILL FROM copies rows only when it is created."
+    said = "spark_catalog.d.m exists: BACKFILL FROM copies rows only when it is created."
     assert f"Warning: {said}" in world.logged
 
 

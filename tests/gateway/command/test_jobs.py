@@ -43,7 +43,7 @@ def test_an_insert_over_a_stream_is_started_and_kept(world: World) -> None:
     assert started.interval == 10.0
     [(insert,), [(id, name, status, *_)]] = [started.inserts, world.rows("SHOW JOBS")]
     assert (insert.query, insert.columns) == ("SELECT * FROM STREAM rate()", ())
-    assert (id, name, status) == (started.job_id, "insert-into_c.d.t", "RUNNING")
+    assert (id, name, status) == (started.job_id, "insert-into_spark_catalog.d.t", "RUNNING")
     assert any(f"STOP JOB '{id}'" in line for line in world.logged)
     assert requests(world, Execute) == []
 
@@ -156,7 +156,7 @@ def test_a_stopped_job_stays_stopped(world: World) -> None:
     assert (len(requests(world, StartJob)), len(requests(world, EndJob))) == (1, 1)
     described = dict(world.rows(f"DESCRIBE JOB '{id}'"))
     assert described["status"] == "STOPPED"
-    assert described["insert into c.d.t"] == "SELECT * FROM STREAM rate()"
+    assert described["insert into spark_catalog.d.t"] == "SELECT * FROM STREAM rate()"
     world.execute(f"STOP JOB '{id}'")
     assert any("had ended before" in line for line in world.logged)
     assert refused(world, "STOP JOB 'other'").code == Code.JOB_NOT_FOUND.name

@@ -28,7 +28,7 @@ NEEDED = {
     "SHOW VERSIONS m DEFINITION": Action.SEE,
     "SHOW GRANTS ON MATERIALIZED TABLE m": Action.SEE,
     "DESCRIBE m": Action.SEE,
-    "DESCRIBE EXTENDED c.d.m AS JSON": Action.SEE,
+    "DESCRIBE EXTENDED spark_catalog.d.m AS JSON": Action.SEE,
     "SELECT * FROM m": Action.SELECT,
     "SELECT * FROM a_view_of_m": Action.SELECT,
     "CREATE MATERIALIZED TABLE p FRESHNESS = INTERVAL '1' DAY AS SELECT * FROM m": Action.SELECT,
@@ -101,7 +101,10 @@ def test_a_denial_names_user_privilege_and_table_and_nothing_of_the_definition(
     with pytest.raises(ServerError) as caught:
         guarded_world.execute("SHOW CREATE MATERIALIZED TABLE m")
     assert caught.value.sqlstate == "42501"
-    assert caught.value.message == "User bob needs a privilege on materialized table c.d.m."
+    assert (
+        caught.value.message
+        == "User bob needs a privilege on materialized table spark_catalog.d.m."
+    )
     counted = guarded_world._services().metrics
     assert b"tidegate_access_denials_total" in counted.text()
 
@@ -136,7 +139,7 @@ def test_a_table_is_recognised_however_it_is_read(
     access = Access(
         act=Act.READ if kind is ObjectKind.PATH else Act.SELECT,
         kind=kind,
-        catalog="c",
+        catalog="spark_catalog",
         schema="d",
         name=name.format(place=place),
         owner="bob",
@@ -144,7 +147,9 @@ def test_a_table_is_recognised_however_it_is_read(
     )
     guarded_world.engine.surveys["SELECT 7"] = Surveyed(accesses=(access,))
     guarded_world.be("bob")
-    assert "needs SELECT on materialized table c.d.m" in guarded_world.message("SELECT 7")
+    assert "needs SELECT on materialized table spark_catalog.d.m" in guarded_world.message(
+        "SELECT 7"
+    )
 
 
 @pytest.mark.parametrize("statement", ["DESCRIBE", "SHOW CREATE TABLE"])
@@ -200,7 +205,7 @@ def test_so_does_one_upwards(guarded_world: Guarded, form: str) -> None:
 
 
 def test_a_condition_reads_under_its_users_name(guarded_world: Guarded) -> None:
-    query = "SELECT 1 FROM `c`.`d`.`n` WHERE a IN (SELECT a FROM m)"
+    query = "SELECT 1 FROM `spark_catalog`.`d`.`n` WHERE a IN (SELECT a FROM m)"
     guarded_world.engine.surveys[query] = Surveyed(
         accesses=(*selecting(name("n")).accesses, *selecting(name("m")).accesses)
     )
@@ -240,7 +245,7 @@ def test_expressions_of_a_definition_read_under_their_users_name(guarded_world: 
 
 @pytest.mark.parametrize("words", ["", "EXPLAIN "])
 def test_a_backfill_needs_the_right_to_read_its_source(guarded_world: Guarded, words: str) -> None:
-    guarded_world.engine.surveys["SELECT * FROM `c`.`d`.`m`"] = READS_M
+    guarded_world.engine.surveys["SELECT * FROM `spark_catalog`.`d`.`m`"] = READS_M
     guarded_world.be("bob")
     text = (
         f"{words}CREATE MATERIALIZED TABLE p FRESHNESS = INTERVAL '1' DAY "

@@ -39,7 +39,7 @@ def test_the_statement_is_shown_as_it_was(world: World) -> None:
     [[shown]] = world.rows("SHOW CREATE MATERIALIZED TABLE m")
     assert "EXPECT (c > 0) ON VIOLATION QUARANTINE" in str(shown)
     facts = {row[0]: row[1] for row in world.rows("DESCRIBE EXTENDED m")}
-    assert facts["quarantine"] == "c.d.m__quarantine"
+    assert facts["quarantine"] == "spark_catalog.d.m__quarantine"
 
 
 def test_or_alter_tells_the_change(world: World) -> None:
@@ -64,11 +64,11 @@ def test_taken_names_are_refused(world: World) -> None:
     world.engine.storage.tables[name("m__quarantine")] = Stored(schema=T1)
     problem = refusal(world, CREATE)
     assert problem.code == Code.MT_ALREADY_EXISTS.name
-    assert "c.d.m__quarantine" in problem.message
+    assert "spark_catalog.d.m__quarantine" in problem.message
     world.execute(CREATE.replace("TABLE m", "TABLE n"))
     problem = refusal(world, f"{ALTER} n RENAME TO m")
     assert problem.code == Code.MT_ALREADY_EXISTS.name
-    assert "c.d.m__quarantine" in problem.message
+    assert "spark_catalog.d.m__quarantine" in problem.message
 
 
 def test_a_column_of_the_views_own_name_is_refused(world: World) -> None:

@@ -25,7 +25,9 @@ PLAN = RefreshPlan(
     vector={"t1-id": 7},
     predicted_seconds=2.5,
     affected_keys=3,
-    changes=(SourceChange(source="c.d.t1", before=5, after=7, method="CHANGE_FEED", rows=90),),
+    changes=(
+        SourceChange(source="spark_catalog.d.t1", before=5, after=7, method="CHANGE_FEED", rows=90),
+    ),
     rejected=(
         Rejection(
             strategy="INCREMENTAL", reason_code="CHANGE_TOO_LARGE", reason_text="90 rows", cost=7.5
@@ -36,7 +38,7 @@ PLAN = RefreshPlan(
 )
 SUCCEEDED = {"state": RunState.SUCCEEDED, "started_at": NOON, "finished_at": NOON}
 CHANGED = json.dumps(
-    [{"source": "c.d.t1", "before": 5, "after": 7, "method": "CHANGE_FEED", "rows": 90}]
+    [{"source": "spark_catalog.d.t1", "before": 5, "after": 7, "method": "CHANGE_FEED", "rows": 90}]
 )
 
 
@@ -71,7 +73,7 @@ def test_refresh_answers_job_id_and_cluster_info(world: World) -> None:
     make(world, "m", "t1")
     [(job, info)] = world.rows("ALTER MATERIALIZED TABLE m REFRESH")
     assert job == f"op{world.operations}"
-    assert json.loads(str(info))["table"] == "c.d.m"
+    assert json.loads(str(info))["table"] == "spark_catalog.d.m"
     assert not world.refreshed[0].recompute.force
     assert world.refreshed[0].trigger is Trigger.MANUAL
 
@@ -113,7 +115,7 @@ def test_cascade_goes_down_in_topological_order(world: World) -> None:
 def test_a_failed_run_raises_its_own_error_and_ends_the_cascade(world: World) -> None:
     make(world, "m", "t1")
     make(world, "n", "m")
-    world.refresh_failure = error(Code.MT_DATA_LOST, table="c.d.m", reason="gone")
+    world.refresh_failure = error(Code.MT_DATA_LOST, table="spark_catalog.d.m", reason="gone")
     with pytest.raises(ServerError, match="gone") as caught:
         world.execute("ALTER MATERIALIZED TABLE m REFRESH CASCADE")
     assert caught.value.code == Code.MT_DATA_LOST.name
@@ -124,11 +126,29 @@ def test_explain_refresh_answers_the_plan_and_runs_nothing(world: World) -> None
     make(world, "m", "t1")
     world.engine.plan = PLAN
     assert world.rows("EXPLAIN REFRESH m") == [
-        ("c.d.m", "CHOSEN", "FULL", "CHANGE_TOO_LARGE", "90 rows", 2.5, 3, CHANGED),
-        ("c.d.m", "REJECTED", "INCREMENTAL", "CHANGE_TOO_LARGE", "90 rows", 7.5, None, None),
-        ("c.d.m", "REJECTED", "PARTITION", "NOT_PARTITIONED", "no keys", None, None, None),
+        ("spark_catalog.d.m", "CHOSEN", "FULL", "CHANGE_TOO_LARGE", "90 rows", 2.5, 3, CHANGED),
+        (
+            "spark_catalog.d.m",
+            "REJECTED",
+            "INCREMENTAL",
+            "CHANGE_TOO_LARGE",
+            "90 rows",
+            7.5,
+            None,
+            None,
+        ),
+        (
+            "spark_catalog.d.m",
+            "REJECTED",
+            "PARTITION",
+            "NOT_PARTITIONED",
+            "no keys",
+            None,
+            None,
+            None,
+        ),
         *(
-            ("c.d.m", "STEP", "", code, text, None, None, None)
+            ("spark_catalog.d.m", "STEP", "", code, text, None, None, None)
             for code, text in (
                 ("COMPUTE_QUERY", "compute the query; record the aggregates of each group"),
                 ("REPLACE_ROWS", "replace all rows in one commit"),
@@ -158,12 +178,12 @@ def test_explain_tells_each_step_of_a_wave(world: World) -> None:
         "EXPLAIN REFRESH m PARTITION FROM (d='2024-01-01') TO (d='2024-01-02') CASCADE"
     )
     assert [row[:4] for row in rows] == [
-        ("c.d.m", "CHOSEN", "FULL", "FORCED"),
-        ("c.d.n", "LATER", "", "AFTER_UPSTREAM"),
-        ("c.d.o", "LATER", "", "AFTER_UPSTREAM"),
+        ("spark_catalog.d.m", "CHOSEN", "FULL", "FORCED"),
+        ("spark_catalog.d.n", "LATER", "", "AFTER_UPSTREAM"),
+        ("spark_catalog.d.o", "LATER", "", "AFTER_UPSTREAM"),
     ]
-    assert rows[1][4] == "2 partitions, decided when c.d.m is refreshed"
-    assert rows[2][4] == "the table, decided when c.d.n is refreshed"
+    assert rows[1][4] == "2 partitions, decided when spark_catalog.d.m is refreshed"
+    assert rows[2][4] == "the table, decided when spark_catalog.d.n is refreshed"
     assert world.refreshed == []
 
 
@@ -289,7 +309,7 @@ def test_a_failed_step_stops_only_what_reads_it(world: World) -> None:
     make(world, "good", "base")
     make(world, "below", "bad")
     make(world, "last", "below", "good")
-    world.refresh_failure = error(Code.MT_DATA_LOST, table="c.d.bad", reason="gone")
+    world.refresh_failure = error(Code.MT_DATA_LOST, table="spark_catalog.d.bad", reason="gone")
     world.failing = "bad"
     with pytest.raises(ServerError, match="2 of 5 refreshes succeeded") as caught:
         world.execute("ALTER MATERIALIZED TABLE base REFRESH CASCADE")
@@ -349,7 +369,7 @@ def test_a_full_refresh_creates_a_lost_storage_again(world: World) -> None:
     world.execute("ALTER MATERIALIZED TABLE m REFRESH FULL")
     assert world.engine.storage.tables[name("m")].owner == lost.owner
     assert world.table("m").location == world.engine.storage.tables[name("m")].location
-    assert "Note: The storage of c.d.m was lost; it was created again." in world.logged
+    assert "Note: The storage of spark_catalog.d.m was lost; it was created again." in world.logged
 
 
 def test_other_refreshes_leave_a_lost_storage_to_that(world: World) -> None:

@@ -35,12 +35,12 @@ def test_a_table_keeps_everything_but_its_name(world: World) -> None:
 def test_a_dependant_reads_the_new_name(pair: World) -> None:
     pair.execute(f"{ALTER} m RENAME TO m2")
     reader = pair.table("n")
-    assert reader.definition.expanded_query == "SELECT * FROM c.d.m2"
+    assert reader.definition.expanded_query == "SELECT * FROM spark_catalog.d.m2"
     assert [source.name for source in reader.definition.sources] == [name("m2")]
     assert reader.definition.original_query == "SELECT * FROM m"
     assert [t.name for t in pair.catalog.consumers(name("m2"))] == [name("n")]
     properties = pair.engine.storage.tables[name("n")].properties
-    assert "c.d.m2" in properties["tidegate.definition"]
+    assert "spark_catalog.d.m2" in properties["tidegate.definition"]
 
 
 def test_dependants_that_read_it_through_a_view_are_listed(world: World) -> None:
@@ -49,7 +49,7 @@ def test_dependants_that_read_it_through_a_view_are_listed(world: World) -> None
     world.execute(f"CREATE MATERIALIZED TABLE n FRESHNESS = INTERVAL '1' DAY AS {query}")
     problem = refusal(world, f"{ALTER} m RENAME TO m2")
     assert problem.code == Code.MT_RENAME_DEPENDANTS.name
-    assert "c.d.n read it through a view" in problem.message
+    assert "spark_catalog.d.n read it through a view" in problem.message
 
 
 def test_a_view_moves_with_its_storage(world: World) -> None:

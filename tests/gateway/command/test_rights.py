@@ -47,8 +47,8 @@ TABLES = (DAILY, HOURLY, OTHER)
 OBJECTS: tuple[GrantObject, ...] = (
     TableObject(table_id="t-1"),
     TableObject(table_id="t-3"),
-    SchemaObject(catalog="c", schema="d"),
-    SchemaObject(catalog="c", schema="elsewhere"),
+    SchemaObject(catalog="spark_catalog", schema="d"),
+    SchemaObject(catalog="spark_catalog", schema="elsewhere"),
 )
 COVERED = {
     OBJECTS[0]: {"t-1"},
@@ -94,10 +94,10 @@ def test_grants_of_others_and_names_spelled_otherwise_give_nothing(action: Actio
 
 # ---- every kind of object --------------------------------------------------------------------
 
-VIEW = secured(SecuredKind.VIEW, TableName("c", "d", "V"), "ann")
-PLAIN = secured(SecuredKind.TABLE, TableName("c", "D", "t"), "ROLE analysts")
-FUNCTION = secured(SecuredKind.FUNCTION, TableName("c", "d", "f"), UNOWNED)
-SCHEMA = secured_schema("c", "d", "dora")
+VIEW = secured(SecuredKind.VIEW, TableName("spark_catalog", "d", "V"), "ann")
+PLAIN = secured(SecuredKind.TABLE, TableName("spark_catalog", "D", "t"), "ROLE analysts")
+FUNCTION = secured(SecuredKind.FUNCTION, TableName("spark_catalog", "d", "f"), UNOWNED)
+SCHEMA = secured_schema("spark_catalog", "d", "dora")
 SECURED = (VIEW, PLAIN, FUNCTION, SCHEMA, secured_table(DAILY))
 GRANTEES = (user("bob"), role("analysts"), group("staff"), PUBLIC, user("eve"), role("others"))
 RIGHTS = Rights(user="bob", roles=frozenset({"public", "analysts"}), groups=frozenset({"staff"}))

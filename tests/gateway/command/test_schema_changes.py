@@ -69,7 +69,7 @@ def test_modify_moves_and_comments_a_stored_column(tables: World) -> None:
     assert table.definition.schema.columns[0].comment == "count"
     assert (
         table.definition.expanded_query
-        == "SELECT `c`, `a`, `b`, `d` FROM (\nSELECT * FROM c.d.t1\n)"
+        == "SELECT `c`, `a`, `b`, `d` FROM (\nSELECT * FROM spark_catalog.d.t1\n)"
     )
     assert tables.engine.storage.tables[name("base")].schema == table.definition.schema
 

@@ -57,7 +57,7 @@ def listing(rows: tuple[tuple[str, str], ...], *, verbose: bool = False) -> Exec
         has_result_set=True,
         chunks=0,
         rows=len(rows),
-        current_catalog="c",
+        current_catalog="spark_catalog",
         current_schema="d",
         inline=sink.getvalue().to_pybytes(),
     )

@@ -24,7 +24,7 @@ def test_tables_are_listed_sorted_without_an_engine(world: World) -> None:
     world.engine.ready = False
     world.engine.requests.clear()
     assert world.rows("SHOW MATERIALIZED TABLES") == [("orders",), ("units",), ("users",)]
-    assert world.rows("SHOW MATERIALIZED TABLES FROM c.other") == [("hidden",)]
+    assert world.rows("SHOW MATERIALIZED TABLES FROM spark_catalog.other") == [("hidden",)]
     assert world.rows("SHOW MATERIALIZED TABLES LIKE 'u%s'") == [("units",), ("users",)]
     assert world.rows("SHOW MATERIALIZED TABLES NOT LIKE 'u%'") == [("orders",)]
     assert world.rows("SHOW MATERIALIZED TABLES ILIKE 'U_ERS'") == [("users",)]
@@ -62,7 +62,7 @@ def test_show_create_prints_the_clauses_in_order(world: World) -> None:
     world.execute(BASE)
     [(text,)] = world.rows("SHOW CREATE MATERIALIZED TABLE m")
     assert text == (
-        "CREATE MATERIALIZED TABLE `c`.`d`.`m` (\n"
+        "CREATE MATERIALIZED TABLE `spark_catalog`.`d`.`m` (\n"
         "  `a` bigint COMMENT 'id',\n"
         "  `b` string,\n"
         "  `c` int,\n"
@@ -74,7 +74,7 @@ def test_show_create_prints_the_clauses_in_order(world: World) -> None:
         "WITH (\n  'format' = 'json',\n  'z' = '1'\n)\n"
         "FRESHNESS = INTERVAL '3' MINUTE\n"
         "REFRESH_MODE = CONTINUOUS\n"
-        "AS SELECT * FROM c.d.t1"
+        "AS SELECT * FROM spark_catalog.d.t1"
     ).replace("bigint COMMENT", "bigint NOT NULL COMMENT")
 
 
@@ -116,7 +116,10 @@ def test_sparks_settings_are_remembered_and_replayed_to_a_new_engine(world: Worl
     world.engine.requests.clear()
     world.execute("SELECT 1")
     assert world.engine.requests[0] == OpenSession(
-        session_id="s1", settings={"spark.sql.ansi.enabled": "false"}, schema="other", catalog="c"
+        session_id="s1",
+        settings={"spark.sql.ansi.enabled": "false"},
+        schema="other",
+        catalog="spark_catalog",
     )
 
 
@@ -192,7 +195,7 @@ def test_whether_rows_come_is_known_from_the_text(text: str, expected: bool) -> 
 
 @pytest.mark.parametrize("name", ["SHOW CREATE MATERIALIZED TABLE p", "SHOW VERSIONS p"])
 def test_a_plain_table_has_no_definition_to_show(world: World, name: str) -> None:
-    world.engine.plain = (TableInfo(name=TableName("c", "d", "p"), type="TABLE"),)
+    world.engine.plain = (TableInfo(name=TableName("spark_catalog", "d", "p"), type="TABLE"),)
     with pytest.raises(ServerError) as caught:
         world.execute(name)
     assert caught.value.code == Code.MT_WRONG_KIND.name

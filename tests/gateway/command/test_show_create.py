@@ -100,7 +100,9 @@ class Definitions:
 
 
 def create_table(world: World, text: str) -> MaterializedTable:
-    world.engine.analyses[QUERY] = analysis(SOURCE, "src", expanded="SELECT * FROM `c`.`d`.`src`")
+    world.engine.analyses[QUERY] = analysis(
+        SOURCE, "src", expanded="SELECT * FROM `spark_catalog`.`d`.`src`"
+    )
     world.execute(text)
     return world.table("m")
 
@@ -155,7 +157,7 @@ def test_all_clauses_stand_in_their_order(world: World) -> None:
         f"START_MODE = FROM_BEGINNING AS {QUERY}",
     )
     assert show_create(world) == (
-        "CREATE MATERIALIZED TABLE `c`.`d`.`m` (\n"
+        "CREATE MATERIALIZED TABLE `spark_catalog`.`d`.`m` (\n"
         "  `u` AS upper(ds),\n"
         "  `id` bigint NOT NULL METADATA FROM 'k',\n"
         "  `f` STRING METADATA FROM 'file_path' VIRTUAL,\n"

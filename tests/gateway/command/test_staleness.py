@@ -26,7 +26,9 @@ KEY = "materialized-table.read.max-staleness"
 
 
 def reading(*tables: str) -> Surveyed:
-    return Surveyed(readings=tuple(Reading(name=TableName("c", "d", table)) for table in tables))
+    return Surveyed(
+        readings=tuple(Reading(name=TableName("spark_catalog", "d", table)) for table in tables)
+    )
 
 
 @dataclass
@@ -153,7 +155,7 @@ def test_serve_reads_and_says_so(stale: Stale) -> None:
     stale.execute(SELECT)
     assert stale.statements() == [SELECT]
     [line] = stale.logged
-    assert line.startswith("Warning: c.d.m is stale: it lacks changes")
+    assert line.startswith("Warning: spark_catalog.d.m is stale: it lacks changes")
 
 
 def test_refresh_refreshes_first_and_sources_before_consumers(stale: Stale) -> None:

@@ -79,7 +79,7 @@ def test_tables_of_two_schemas_exchange_their_names(pair: World) -> None:
     blue = pair.table("blue")
     pair.session.schema = "other"
     pair.execute(CREATE.format("blue", "DAY", "t1"))
-    far = TableName("c", "other", "blue")
+    far = TableName("spark_catalog", "other", "blue")
     there = pair.catalog.find(far)
     pair.execute(f"{ALTER} blue SWAP WITH d.blue")
     found = pair.catalog.find(far)
@@ -94,7 +94,7 @@ def test_what_reads_a_name_reads_the_other_table(pair: World) -> None:
     assert [(source.name, source.table_id) for source in reader.definition.sources] == [
         (name("blue"), f"delta-{green}")
     ]
-    assert reader.definition.expanded_query == "SELECT * FROM c.d.blue"
+    assert reader.definition.expanded_query == "SELECT * FROM spark_catalog.d.blue"
     assert reader.definition.version == 1
     properties = pair.engine.storage.tables[name("reader")].properties
     assert f"delta-{green}" in properties["tidegate.definition"]

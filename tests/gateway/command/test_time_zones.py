@@ -132,7 +132,9 @@ def test_create_warns_of_a_query_in_another_zone_than_its_schedule(world: World)
     world.execute("SET spark.sql.session.timeZone = Asia/Shanghai")
     world.execute(create_with_zone(OPTION, "Asia/Tokyo"))
     warning = world.logged[0]
-    assert warning.startswith("Warning: the query of c.d.m runs in the time zone Asia/Shanghai")
+    assert warning.startswith(
+        "Warning: the query of spark_catalog.d.m runs in the time zone Asia/Shanghai"
+    )
     assert "its schedule and its date-formatters in Asia/Tokyo" in warning
 
 
@@ -175,8 +177,8 @@ def test_create_says_when_the_first_rows_come_and_how_to_have_them_now(world: Wo
     world.execute(DAILY)
     [note] = world.logged
     assert note == (
-        "Note: c.d.m is empty until its first refresh, at 2024-01-03 00:00:00 (UTC). "
-        "ALTER MATERIALIZED TABLE `c`.`d`.`m` REFRESH loads it now; with "
+        "Note: spark_catalog.d.m is empty until its first refresh, at 2024-01-03 00:00:00 (UTC). "
+        "ALTER MATERIALIZED TABLE `spark_catalog`.`d`.`m` REFRESH loads it now; with "
         "'materialized-table.initialize' = 'ON_CREATE' CREATE does."
     )
 
@@ -204,7 +206,7 @@ def test_a_schedule_that_is_over_is_refused_and_leaves_nothing() -> None:
 def test_a_table_without_a_pace_of_its_own_waits_for_its_consumers(world: World) -> None:
     world.execute("CREATE MATERIALIZED TABLE m FRESHNESS = DOWNSTREAM AS SELECT * FROM t1")
     assert world.logged[0].startswith(
-        "Note: c.d.m is empty until a table that reads it is refreshed"
+        "Note: spark_catalog.d.m is empty until a table that reads it is refreshed"
     )
 
 

@@ -19,7 +19,9 @@ EVERY = "REFRESH_TRIGGER = ON UPDATE AT MOST EVERY INTERVAL '10' MINUTE"
 
 @pytest.fixture
 def triggered_world(world: World) -> World:
-    world.engine.analyses[QUERY] = analysis(SOURCE, "src", expanded="SELECT * FROM `c`.`d`.`src`")
+    world.engine.analyses[QUERY] = analysis(
+        SOURCE, "src", expanded="SELECT * FROM `spark_catalog`.`d`.`src`"
+    )
     world.execute(f"CREATE MATERIALIZED TABLE m REFRESH_MODE = FULL {EVERY} AS {QUERY}")
     return world
 
@@ -73,7 +75,7 @@ def test_or_alter_that_leaves_it_out_goes_back_to_the_schedule(triggered_world: 
 
 def test_sources_without_versions_are_refused_where_that_is_asked_for(world: World) -> None:
     plain = source("csv", "csv", SourceKind.PLAIN)
-    answer = analysis(SOURCE, "src", expanded="SELECT * FROM `c`.`d`.`src`")
+    answer = analysis(SOURCE, "src", expanded="SELECT * FROM `spark_catalog`.`d`.`src`")
     world.engine.analyses[QUERY] = type(answer)(
         schema=answer.schema, expanded_query=answer.expanded_query, sources=(plain,)
     )

@@ -36,7 +36,7 @@ def test_one_row_says_what_was_found(world: World) -> None:
     found = Verified(version=7, epoch=3, missing_rows=1, extra_rows=0, sample='[{"side": "x"}]')
     engine = verifying(world, found)
     rows = world.rows("VERIFY MATERIALIZED TABLE m VERSION 7")
-    assert rows == [("c.d.m", 7, 3, False, 1, 0, '[{"side": "x"}]', None)]
+    assert rows == [("spark_catalog.d.m", 7, 3, False, 1, 0, '[{"side": "x"}]', None)]
     (request,) = engine.requests_of(VerifyTable)
     assert isinstance(request, VerifyTable)
     assert request.version == 7
@@ -45,7 +45,9 @@ def test_one_row_says_what_was_found(world: World) -> None:
 
 def test_an_equal_table_has_no_sample(world: World) -> None:
     verifying(world, Verified(version=1, epoch=1, missing_rows=0, extra_rows=0))
-    assert world.rows("VERIFY MATERIALIZED TABLE m") == [("c.d.m", 1, 1, True, 0, 0, None, None)]
+    assert world.rows("VERIFY MATERIALIZED TABLE m") == [
+        ("spark_catalog.d.m", 1, 1, True, 0, 0, None, None)
+    ]
     assert not world.refreshed[1:]  # none but the first one
 
 

@@ -51,7 +51,7 @@ def picture(**changes: object) -> Picture:
         "due_workflows": 4,
         "tables": 1,
         "jobs": {"RUNNING": 2, "FAILED": 0},
-        "lags": (TableLag(table="c.d.t", seconds=1.5),),
+        "lags": (TableLag(table="spark_catalog.d.t", seconds=1.5),),
     }
     return Picture(**{**known, **changes})  # type: ignore[arg-type]
 
@@ -74,7 +74,7 @@ def test_a_picture_becomes_gauges() -> None:
         "tidegate_store_up 1.0",
         'tidegate_jobs{status="RUNNING"} 2.0',
         'tidegate_jobs{status="FAILED"} 0.0',
-        'tidegate_materialized_table_lag_seconds{table="c.d.t"} 1.5',
+        'tidegate_materialized_table_lag_seconds{table="spark_catalog.d.t"} 1.5',
     ):
         assert line in text.splitlines()
 

@@ -38,7 +38,7 @@ def test_a_run_is_recorded_with_its_executor_and_with_what_was_judged(
     world: World, file: Path
 ) -> None:
     def admit(asked: RunRequest, record: Record) -> RunRequest:
-        record.add("SELECT", "TABLE", "c.d.t1")
+        record.add("SELECT", "TABLE", "spark_catalog.d.t1")
         return asked
 
     run = refresher(world, file, admit=admit).run(request())
@@ -48,7 +48,7 @@ def test_a_run_is_recorded_with_its_executor_and_with_what_was_judged(
     assert (line["user"], line["outcome"]) == (world.engine.orders[0].executor, "SUCCESS")
     assert line["objects"] == [
         {"act": "REFRESH", "kind": "MATERIALIZED TABLE", "name": str(run.table)},
-        {"act": "SELECT", "kind": "TABLE", "name": "c.d.t1"},
+        {"act": "SELECT", "kind": "TABLE", "name": "spark_catalog.d.t1"},
     ]
 
 

@@ -26,7 +26,7 @@ from tidegate_server.gateway.scheduler.workflows import workflow_for
 
 HERE = "tests.gateway.scheduler.test_plugged"
 NIGHTLY = "0 0 0 * * ? *"
-QUERY = "SELECT a FROM c.d.t1"
+QUERY = "SELECT a FROM spark_catalog.d.t1"
 
 
 class Nightwatch:
