@@ -30,7 +30,7 @@ settings.load_profile("full" if FULL else "quick")
 _LAST = ("spark", "jdbc", "faults", "package")
 """Markers of slow tests, the slowest last."""
 
-_SAMPLED = 4
+_SAMPLED = 6
 """One of so many thorough tests runs with ``--sampled``."""
 _ENGINES = frozenset({"start_engine", "spark_root"})
 """Fixtures that start Spark without a gateway."""
@@ -64,7 +64,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option with which ``bin/test`` leaves tests out."""
     parser.addoption(
-        "--sampled", action="store_true", help="run every fourth of the tests marked thorough"
+        "--sampled", action="store_true", help="run every sixth of the tests marked thorough"
     )
 
 
@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Return all but every fourth of the thorough tests of each file, whose first one stays."""
+    """Return all but every sixth of the thorough tests of each file, whose first one stays."""
     seen: Counter[Path] = Counter()
     left_out = []
     for item in items:
