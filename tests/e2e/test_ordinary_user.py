@@ -30,11 +30,12 @@ def house(guarded_server: Server) -> Iterator[Server]:
     """A server on which ann owns the schema reports, and nothing else."""
     run_as(guarded_server, "ann", "CREATE SCHEMA reports")
     yield guarded_server
-    for schema in ("reports", "flights"):
+    known = {schema for (schema,) in run_as(guarded_server, "root", "SHOW SCHEMAS")}
+    for schema in known & {"reports", "flights", "tpch", "tpcds"}:
         tables = run_as(guarded_server, "root", f"SHOW MATERIALIZED TABLES IN {schema}")
         dropped = [f"DROP MATERIALIZED TABLE {schema}.{name}" for (name,) in tables]
         run_as(guarded_server, "root", *dropped, f"DROP SCHEMA {schema} CASCADE")
-    run_as(guarded_server, "root", "DROP SCHEMA tpch CASCADE", "DROP EXTERNAL LOCATION staging")
+    run_as(guarded_server, "root", "DROP EXTERNAL LOCATION IF EXISTS staging")
 
 
 def load(server: Server, benchmark: Benchmark, folder: Path) -> None:

@@ -24,7 +24,7 @@ def statement(columns: str, options: str = "", temporary: str = "") -> SparkStat
 
 def split(columns: str, options: str = "") -> tuple[dict[str, Any], str]:
     """Return what the comment says of how rows are written, and the query without it."""
-    query = statement(columns, options).text.partition(" AS ")[2]
+    query = f"SELECT {statement(columns, options).text.partition(' AS SELECT ')[2]}"
     found = re.fullmatch(r"SELECT /\* connector=jdbc (\{.*?\}) \*/ (.*)", query)
     assert found is not None
     return json.loads(found[1]), found[2]
@@ -67,7 +67,8 @@ def test_a_primary_key_has_an_effect() -> None:
 
 
 def test_a_table_of_a_database_is_no_stream() -> None:
-    found = statement("id INT, a MAP<STRING, INT>").text.partition(" AS ")[2]
+    text = statement("id INT, a MAP<STRING, INT>").text
+    found = f"SELECT {text.partition(' AS SELECT ')[2]}"
     assert stream_query(found, {"connector": "jdbc"}) is None
     assert refused_insert(found, {"connector": "jdbc"}) == (
         "values of the type of its column a are only read"

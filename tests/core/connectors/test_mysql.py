@@ -28,7 +28,7 @@ def statement(columns: str = COLUMNS, options: str = "", place: str = PLACE) -> 
 
 
 def query(columns: str = COLUMNS, options: str = "") -> str:
-    return statement(columns, options).text.partition(" AS ")[2]
+    return f"SELECT {statement(columns, options).text.partition(' AS SELECT ')[2]}"
 
 
 def test_a_query_reads_the_rows_by_the_connection() -> None:
