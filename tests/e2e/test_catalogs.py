@@ -154,7 +154,7 @@ def test_the_current_catalog_completes_names(server: Server) -> None:
     assert run_as(server, "bob", "USE lake.db", "SET CATALOG spark_catalog", here) == [
         ("spark_catalog", "default")
     ]
-    assert "NOT_SUPPORTED" in refused(
+    assert "needs MODIFY" in refused(
         server, "bob", "USE lake.db", "CREATE MATERIALIZED TABLE m AS SELECT 1 AS x"
     )
     assert "ACCESS_DENIED" in refused(server, "ann", *uses, "CREATE TABLE `..`.x (a INT)")
@@ -264,10 +264,158 @@ def test_materialized_tables_read_catalogs(server: Server) -> None:
     assert verified[3] is True
 
 
+# ---- materialized tables in a catalog ----------------------------------------------------------
+
+PLAN = "SELECT k, count(*) AS c, sum(n) AS s FROM ann.src GROUP BY k"
+
+
+@pytest.fixture(scope="module")
+def stored(server: Server) -> Iterator[Server]:
+    """The server with the materialized table ``lake.mts.m`` of ann over a Delta table."""
+    run_as(
+        server,
+        "ann",
+        "CREATE SCHEMA ann",
+        "CREATE SCHEMA lake.mts",
+        "CREATE TABLE ann.src (k STRING, n INT) USING delta",
+        "INSERT INTO ann.src VALUES ('a', 1), ('a', 2), ('b', 3)",
+        f"CREATE MATERIALIZED TABLE lake.mts.m COMMENT 'of a test' REFRESH_MODE = FULL AS {PLAN}",
+    )
+    yield server
+    run_as(server, "ann", "DROP MATERIALIZED TABLE IF EXISTS lake.mts.m", "DROP SCHEMA lake.mts")
+
+
+def follows(server: Server) -> None:
+    """Require that the table equals its query."""
+    rows = "SELECT * FROM lake.mts.m ORDER BY k"
+    assert run_as(server, "ann", rows) == run_as(server, "ann", f"{PLAN} ORDER BY k")
+    [verified] = run_as(server, "ann", "VERIFY MATERIALIZED TABLE lake.mts.m")
+    assert verified[3] is True
+
+
+def strategy(server: Server, statement: str = "REFRESH") -> str:
+    """Return how the last refresh worked, after running a statement on the table."""
+    history = "SHOW REFRESH HISTORY FOR lake.mts.m LIMIT 1"
+    with closing(server.connect(user="ann")) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(f"ALTER MATERIALIZED TABLE lake.mts.m {statement}")
+        cursor.execute(history)
+        names = [column[0] for column in cursor.description or ()]
+        [row] = cursor.fetchall()
+    return str(dict(zip(names, row, strict=True))["action"])
+
+
+def test_a_materialized_table_of_a_catalog_follows_its_query(stored: Server) -> None:
+    follows(stored)
+    assert strategy(stored) == "NO_DATA"
+    for change in (
+        "INSERT INTO ann.src VALUES ('c', 4)",
+        "UPDATE ann.src SET n = 20 WHERE n = 2",
+        "DELETE FROM ann.src WHERE k = 'b'",
+    ):
+        run_as(stored, "ann", change)
+        assert strategy(stored, "REFRESH INCREMENTAL") == "INCREMENTAL"
+        follows(stored)
+    [(created,)] = run_as(stored, "ann", "SHOW CREATE MATERIALIZED TABLE lake.mts.m")
+    assert created.startswith("CREATE MATERIALIZED TABLE `lake`.`mts`.`m`")
+    assert run_as(stored, "ann", "SHOW MATERIALIZED TABLES IN lake.mts") == [("m",)]
+    short = ("USE lake.mts", "ALTER MATERIALIZED TABLE m REFRESH", "SELECT count(*) FROM m")
+    assert run_as(stored, "ann", *short) == [(2,)]
+
+
+def test_its_rights_are_those_of_a_materialized_table(stored: Server) -> None:
+    query = "SELECT count(*) FROM lake.mts.m"
+    for text in (query, "SELECT operation FROM lake.mts.m.snapshots"):
+        assert "needs SELECT on materialized table lake.mts.m" in refused(stored, "bob", text)
+    run_as(stored, "root", "GRANT SELECT ON MATERIALIZED TABLE lake.mts.m TO USER bob")
+    assert run_as(stored, "bob", query)[0][0] > 0
+    run_as(stored, "root", "REVOKE SELECT ON MATERIALIZED TABLE lake.mts.m FROM USER bob")
+    assert "needs SELECT" in refused(stored, "bob", query)
+    created = "CREATE MATERIALIZED TABLE lake.mts.x AS SELECT 1 AS a"
+    assert "needs MODIFY on catalog lake" in refused(stored, "bob", created)
+    assert "SCHEMA_NOT_FOUND" in refused(stored, "ann", created.replace("mts", "absent"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT INTO lake.mts.m VALUES ('x', 1, 1)",
+        "UPDATE lake.mts.m SET s = 0",
+        "DELETE FROM lake.mts.m",
+        "MERGE INTO lake.mts.m USING (SELECT 1 AS a) s ON true WHEN MATCHED THEN DELETE",
+        "TRUNCATE TABLE lake.mts.m",
+        "DROP TABLE lake.mts.m",
+        "ALTER TABLE lake.mts.m ADD COLUMN w INT",
+        "ALTER TABLE lake.mts.m RENAME TO lake.mts.n",
+        "CREATE OR REPLACE TABLE lake.mts.m (a INT)",
+        "DROP SCHEMA lake.mts CASCADE",
+    ],
+)
+def test_only_refreshes_change_it(stored: Server, text: str) -> None:
+    before = run_as(stored, "ann", "SELECT count(*) FROM lake.mts.m")
+    assert "MT_WRONG_KIND" in refused(stored, "ann", text)
+    assert run_as(stored, "ann", "SELECT count(*) FROM lake.mts.m") == before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ALTER MATERIALIZED TABLE lake.mts.m SWAP WITH lake.mts.m2", "another catalog"),
+        ("ALTER MATERIALIZED TABLE lake.mts.m CONVERT TO TABLE", "another catalog"),
+        ("ALTER MATERIALIZED TABLE lake.mts.m RENAME TO n", "RENAME TO in the catalog lake"),
+        ("ALTER MATERIALIZED TABLE lake.mts.m ADD (d AS s + 1)", "Computed and METADATA VIRTUAL"),
+        ("CREATE MATERIALIZED TABLE lake.mts.y AS SELECT 1Y AS a", "type tinyint of the column a"),
+        ("DROP CATALOG lake", "materialized tables are in it: lake.mts.m"),
+    ],
+)
+def test_what_it_does_not_support_is_refused(stored: Server, text: str, message: str) -> None:
+    user = "root" if "CATALOG" in text else "ann"
+    before = ("CREATE MATERIALIZED TABLE IF NOT EXISTS lake.mts.m2 AS SELECT 1 AS a",)
+    found = refused(stored, user, *(before if "SWAP" in text else ()), text)
+    run_as(stored, "ann", "DROP MATERIALIZED TABLE IF EXISTS lake.mts.m2")
+    assert message in found
+    assert run_as(stored, "ann", "SHOW MATERIALIZED TABLES IN lake.mts") == [("m",)]
+    follows(stored)
+
+
+def test_it_is_evolved_read_by_others_and_seen_in_lists(stored: Server) -> None:
+    run_as(
+        stored,
+        "ann",
+        "ALTER MATERIALIZED TABLE lake.mts.m AS "
+        "SELECT k, count(*) AS c, sum(n) AS s, max(n) AS top FROM ann.src GROUP BY k",
+        "ALTER MATERIALIZED TABLE lake.mts.m REFRESH",
+        "CREATE MATERIALIZED TABLE ann.above REFRESH_MODE = FULL AS "
+        "SELECT max(top) AS top FROM lake.mts.m",
+    )
+    assert run_as(stored, "ann", "SELECT * FROM ann.above") == [(20,)]
+    run_as(
+        stored,
+        "ann",
+        "INSERT INTO ann.src VALUES ('d', 99)",
+        "ALTER MATERIALIZED TABLE ann.above REFRESH CASCADE UPSTREAM",
+    )
+    assert run_as(stored, "ann", "SELECT * FROM ann.above") == [(99,)]
+    with closing(stored.connect(user="ann")) as connection, closing(connection.cursor()) as cursor:
+        cursor.tables("mts", "m", catalog="lake")
+        assert [row[3] for row in cursor.fetchall()] == ["MATERIALIZED_TABLE"]
+    run_as(stored, "ann", "DROP MATERIALIZED TABLE ann.above")
+
+
+def test_it_is_refreshed_after_the_engine_died(stored: Server) -> None:
+    dead = stored.engine_pid
+    os.kill(dead, signal.SIGKILL)
+    stored.wait_for_engine(other_than=dead)
+    run_as(stored, "ann", "INSERT INTO ann.src VALUES ('e', 5)")
+    assert strategy(stored) in ("INCREMENTAL", "FULL")
+    [verified] = run_as(stored, "ann", "VERIFY MATERIALIZED TABLE lake.mts.m")
+    assert verified[3] is True
+
+
 def test_catalogs_are_there_after_the_engine_died(server: Server) -> None:
     with closing(server.connect(user="bob")) as connection, closing(connection.cursor()) as cursor:
         cursor.execute("USE lake.db")
-        os.kill(server.engine_pid, signal.SIGKILL)
-        server.wait_for_engine()
+        dead = server.engine_pid
+        os.kill(dead, signal.SIGKILL)
+        server.wait_for_engine(other_than=dead)
         cursor.execute("SELECT count(*) FROM t")
         assert cursor.fetchall() == [(2,)]

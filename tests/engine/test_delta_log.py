@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tidegate_server.engine.storage.commit_metadata import last_refresh
 from tidegate_server.engine.storage.delta.commits import Commit
 from tidegate_server.engine.storage.delta.log import (
     Span,
@@ -15,7 +16,6 @@ from tidegate_server.engine.storage.delta.log import (
     parse_commit,
     vacuum_candidates,
 )
-from tidegate_server.engine.storage.delta.write import last_refresh
 
 STATS = json.dumps({"numRecords": 3})
 

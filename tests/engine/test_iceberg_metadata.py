@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -42,10 +43,14 @@ HISTORY = (EMPTY, COMPACTED, SECOND, FIRST)
 
 
 def test_the_lines_of_a_history_are_read() -> None:
-    text = "20\t2\t10\t0\toverwrite\tnull\t2\n10\t1\tnull\tnull\tappend\t1\tnull\n"
+    text = (
+        "20\t2\t10\t0\toverwrite\tnull\t2\t700\t0\tnull\n"
+        '10\t1\tnull\tnull\tappend\t1\tnull\tnull\t1000\t{"mt": "m"}\n'
+    )
     second, first = parse_snapshots(text)
-    assert second == SECOND
-    assert first == replace(FIRST, schema_id=None, files=None)
+    assert second == replace(SECOND, size=700)
+    made = datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+    assert first == replace(FIRST, schema_id=None, files=None, made=made, metadata={"mt": "m"})
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -14,12 +13,9 @@ from tests.support.fixtures.spark import Lake
 from tests.support.full_run import FULL
 from tests.support.materialized import Materialized
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.messages.requests import CatalogDefinition
-from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.model.runs import ChangeMethod, Strategy
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.core.refresh.request import Recompute, RefreshOrder, RefreshOutcome
-from tidegate_server.engine.gate.catalogs import put_catalogs
 from tidegate_server.engine.refresh.plan import source_versions
 from tidegate_server.engine.refresh.run import refresh
 from tidegate_server.engine.results.projection import result_schema
@@ -39,18 +35,9 @@ STREAMS, STEPS = (40, 12) if FULL else (1, 3)
 
 
 @pytest.fixture(scope="module")
-def catalog(spark_root: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def catalog(spark_root: SparkSession, ice: None) -> None:
     """The catalog ``ice`` with the schema ``db``."""
-    definition = CatalogDefinition(
-        kind=SecuredKind.CATALOG,
-        name="ice",
-        class_name="org.apache.iceberg.spark.SparkCatalog",
-        options={"type": "hadoop", "warehouse": str(tmp_path_factory.mktemp("ice"))},
-    )
-    put_catalogs(spark_root, [definition])
     spark_root.sql("CREATE SCHEMA ice.db")
-    yield
-    put_catalogs(spark_root, [])
 
 
 class Iceberg:
@@ -175,7 +162,7 @@ def test_without_new_rows_there_is_nothing_to_do(table: Iceberg) -> None:
     table.compact()
     table.lake.sql(f"INSERT INTO {table.name} SELECT 1, 'x', 1 WHERE false")
     assert mt.follow().plan.strategy is Strategy.NO_DATA
-    found = source_versions(mt.sources, table.lake.root, table.lake.format)
+    found = source_versions(mt.sources, table.lake.root, table.lake.format.sources)
     assert found == mt.last().record.vector
     table.insert((5, "a", 10))
     outcome = mt.follow()

@@ -67,11 +67,13 @@ class Ingested:
         analysis = analyze(Child(lake.session), query, lake.format)
         self.query, self.sources = analysis.expanded_query, analysis.sources
         self.columns = analysis.schema.names()
-        lake.format.create(lake.name("raw"), analysis.schema, keys, None, {"tidegate.id": self.id})
+        lake.format.create(
+            lake.stored("raw"), analysis.schema, keys, None, {"tidegate.id": self.id}
+        )
 
     def order(self, **changed: object) -> RefreshOrder:
         self.epoch += 1
-        name, given = self.lake.name("raw"), {"partition_keys": self.keys, **changed}
+        name, given = self.lake.stored("raw"), {"partition_keys": self.keys, **changed}
         return new_order(self.id, name, self.query, self.columns, self.sources, self.epoch, **given)
 
     def refresh(self, format: DeltaFormat | None = None, **changed: object) -> RefreshOutcome:
@@ -81,7 +83,7 @@ class Ingested:
         return refresh(order, task, self.lake.root, written_by, operation)
 
     def rows(self) -> list[tuple[object, ...]]:
-        return self.lake.rows("SELECT * FROM raw")
+        return self.lake.rows(f"SELECT * FROM {self.lake.stored('raw').quoted()}")
 
 
 class Folder:

@@ -110,11 +110,11 @@ def test_paths_have_fingerprints_and_files_that_move_meanwhile_none(
     (found,) = tables.vector().values()
     assert not tables.has_untracked_source() and tables.changed_sources() == {}
     (source,) = tables.sources.values()
-    now = source_versions([source], lake.root, lake.format)
+    now = source_versions([source], lake.root, lake.format.sources)
     assert now == {source.table_id: found}
     put(tmp_path / "b.parquet", 2)
     assert list(tables.changed_sources()) == [source.table_id]
-    assert source_versions([source], lake.root, lake.format) != now
+    assert source_versions([source], lake.root, lake.format.sources) != now
 
 
 def test_a_source_that_is_no_files_is_assumed_to_change(lake: Lake) -> None:
@@ -125,4 +125,4 @@ def test_a_source_that_is_no_files_is_assumed_to_change(lake: Lake) -> None:
     mt.refresh()
     assert why(mt.refresh()) == (Strategy.FULL, WHY, ["ASSUMED"])
     assert "are assumed" in explain(mt.order(), Recompute(), lake.root, lake.format).reason_text
-    assert source_versions(mt.sources, lake.root, lake.format) == {}
+    assert source_versions(mt.sources, lake.root, lake.format.sources) == {}

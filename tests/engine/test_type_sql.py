@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 
-from tidegate_server.engine.storage.delta.sql import type_sql
+from tidegate_server.engine.storage.table_sql import type_sql
 
 
 def struct(name: str, kind: T.DataType) -> T.StructType:

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.engine.test_ingest import Died, Ingested
-from tests.support.fixtures.spark import Lake
+from tests.support.fixtures.spark import IcebergLake, Lake
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.clauses import Expectation, Violation
 from tidegate_server.core.model.runs import Strategy
@@ -71,7 +71,8 @@ def topic(tmp_path: Path) -> Topic:
     return found
 
 
-def test_events_insert_update_and_delete_by_key(lake: Lake, topic: Topic) -> None:
+def insert_update_and_delete(lake: Lake, topic: Topic) -> None:
+    """Let events arrive, and require the newest row of each key."""
     topic.arrive((1, "a", 1), (2, "b", 2), (1, "c", 3), (3, "x", 4), (3, None, 5))
     raw = Ingested(lake, f"SELECT * FROM {topic.table}")
     assert raw.refresh().plan.strategy is Strategy.INGEST
@@ -86,6 +87,14 @@ def test_events_insert_update_and_delete_by_key(lake: Lake, topic: Topic) -> Non
     raw.refresh()
     assert raw.rows() == [(2, "d"), (4, "e")]
     assert raw.refresh().plan.strategy is Strategy.NO_DATA
+
+
+def test_events_insert_update_and_delete_by_key(lake: Lake, topic: Topic) -> None:
+    insert_update_and_delete(lake, topic)
+
+
+def test_an_iceberg_table_follows_events_too(iceberg_lake: IcebergLake, topic: Topic) -> None:
+    insert_update_and_delete(iceberg_lake, topic)
 
 
 def test_a_row_that_the_condition_excludes_is_removed(lake: Lake, topic: Topic) -> None:

@@ -103,7 +103,7 @@ class Stored:
     ) -> None:
         self.lake = lake
         self.id = str(uuid.uuid4())
-        self.name = lake.name(table)
+        self.name = lake.stored(table)
         self.query = query
         self.keys = keys
         self.expectations = tuple(expectations)
@@ -192,7 +192,7 @@ class Materialized(Stored):
 
     def backfill(self, source: str) -> RefreshOutcome:
         """Copy the immutable rows of another table."""
-        order, name = self.order(), self.lake.name(source)
+        order, name = self.order(), self.lake.stored(source)
         return backfill(order, name, self.lake.root, self.lake.format, Operation(order.refresh_id))
 
     def publish(self, made_by: str, **changed: object) -> RefreshOutcome:

@@ -33,7 +33,7 @@ from tidegate_server.engine.results.spool import Spool
 from tidegate_server.engine.results.store import ResultStore
 from tidegate_server.engine.server import EngineServer
 from tidegate_server.engine.service import Service
-from tidegate_server.engine.storage.delta.format import DeltaFormat
+from tidegate_server.engine.storage.formats import TableFormats
 
 logger = logging.getLogger("tidegate_server.engine")
 
@@ -86,7 +86,7 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
         pid=os.getpid(),
         jvm_pid=int(spark.sparkContext._gateway.proc.pid),
     )
-    service = Service(spark, results, DeltaFormat(spark), info, alone=options.alone)
+    service = Service(spark, results, TableFormats(spark), info, alone=options.alone)
     socket = Path(options.socket)
     # The gateway has made it, unless this is another account's engine.
     socket.parent.mkdir(exist_ok=True)

@@ -149,6 +149,7 @@ from tidegate_server.engine.statement.guard import disown
 from tidegate_server.engine.statement.survey import survey
 from tidegate_server.engine.statement.table_definition import find_table_definition
 from tidegate_server.engine.storage.base import TableFormat
+from tidegate_server.engine.storage.formats import TableFormats
 
 T = TypeVar("T")
 
@@ -185,7 +186,7 @@ class Handlers:
     def __init__(
         self,
         spark: SparkSession,
-        tables: TableFormat,
+        formats: TableFormats,
         results: ResultStore,
         operations: Operations,
         info: EngineInfo,
@@ -198,7 +199,7 @@ class Handlers:
         ``alone`` says whether no other engine changes the tables.
         """
         self._spark = spark
-        self._tables = tables
+        self._formats = formats
         self._results = results
         self._operations = operations
         self._info = info
@@ -208,7 +209,7 @@ class Handlers:
         self._owners = Owners(spark)
         self._directories = Directories(spark)
         self._memory = JvmMemory(spark)
-        self._jobs = Jobs(spark, tables)
+        self._jobs = Jobs(spark, formats.own)
 
     # ---- the engine ------------------------------------------------------------------------
 
@@ -246,7 +247,7 @@ class Handlers:
             self._sessions.using(request.session_id) as child,
         ):
             changes = self._sessions.changes
-            return execute(request, child, operation, self._results, self._tables, changes)
+            return execute(request, child, operation, self._results, self._formats, changes)
 
     def cancel(self, request: Cancel) -> Done:
         self._operations.cancel(request.operation_id)
@@ -277,7 +278,7 @@ class Handlers:
             self._sessions.using(request.session_id) as child,
             limiting(child.spark, request.features, request.user),
         ):
-            return analyze(child, request.sql, self._tables)
+            return analyze(child, request.sql, self._formats.own)
 
     def check_expressions(self, request: CheckExpressions) -> ExpressionsChecked:
         with (
@@ -290,7 +291,7 @@ class Handlers:
         return rewrite_names(self._spark, request)
 
     def create_table(self, request: CreateTable, operation: Operation) -> TableCreated:
-        location, table_id = self._tables.create(
+        location, table_id = self._formats.of(request.name).create(
             request.name,
             request.schema,
             request.partition_keys,
@@ -301,11 +302,11 @@ class Handlers:
         return TableCreated(location=location, table_id=table_id)
 
     def set_table_properties(self, request: SetTableProperties) -> Done:
-        self._tables.set_properties(request.name, request.properties)
+        self._formats.of(request.name).set_properties(request.name, request.properties)
         return Done()
 
     def evolve_table(self, request: EvolveTable, operation: Operation) -> Done:
-        self._tables.evolve(
+        self._formats.of(request.name).evolve(
             request.name,
             request.table_id,
             request.schema,
@@ -317,11 +318,12 @@ class Handlers:
         return Done()
 
     def rename_table(self, request: RenameTable) -> Done:
-        self._tables.rename(request.name, request.new_name, request.table_id)
+        self._formats.of(request.name).rename(request.name, request.new_name, request.table_id)
         return Done()
 
     def place_tables(self, request: PlaceTables, operation: Operation) -> TablesPlaced:
-        return TablesPlaced(table_ids=self._tables.place(request.places))
+        format = self._formats.of(request.places[0].name)
+        return TablesPlaced(table_ids=format.place(request.places))
 
     def put_view(self, request: PutView) -> Done:
         put_view(self._spark, request)
@@ -332,14 +334,14 @@ class Handlers:
         return Done()
 
     def inspect_table(self, request: InspectTable) -> Inspected:
-        return inspect(self._spark, request, self._tables)
+        return inspect(self._spark, request, self._formats.of(request.name))
 
     def drop_table(self, request: DropTable) -> Done:
-        self._tables.drop(request.name, request.table_id, request.location)
+        self._formats.of(request.name).drop(request.name, request.table_id, request.location)
         return Done()
 
     def list_definitions(self, request: ListDefinitions, operation: Operation) -> DefinitionsFound:
-        return find_definitions(self._spark, self._tables)
+        return find_definitions(self._spark, self._formats.own)
 
     def find_tables(self, request: FindTables, operation: Operation) -> TablesFound:
         return find_tables(self._spark, request.locations)
@@ -371,7 +373,8 @@ class Handlers:
     ) -> Refreshed:
         """Run an order and add the metrics of its Spark tasks."""
         with log_context(refresh_id=operation.id), running_as(self._spark, order.executor):
-            outcome = run(order, task, self._spark, self._tables, operation)
+            format = self._formats.of(order.name)
+            outcome = run(order, task, self._spark, format, operation)
             read_again(self._spark, order.name)
             if outcome.plan.strategy is not Strategy.NO_DATA:
                 metrics = self._operations.with_task_metrics(outcome.metrics, operation)
@@ -380,10 +383,11 @@ class Handlers:
 
     def explain_refresh(self, request: ExplainRefresh, operation: Operation) -> Planned:
         with running_as(self._spark, request.order.executor):
-            return Planned(plan=explain(request.order, request.task, self._spark, self._tables))
+            format = self._formats.of(request.order.name)
+            return Planned(plan=explain(request.order, request.task, self._spark, format))
 
     def source_versions(self, request: SourceVersions) -> Versions:
-        versions = source_versions(request.sources, self._spark, self._tables)
+        versions = source_versions(request.sources, self._spark, self._formats.sources)
         return Versions(versions=versions)
 
     def verify_table(self, request: VerifyTable, operation: Operation) -> Verified:
@@ -392,15 +396,16 @@ class Handlers:
                 request.order,
                 request.version,
                 self._spark,
-                self._tables,
+                self._formats.of(request.order.name),
                 operation,
                 part=request.part,
             )
 
     def last_commit(self, request: LastCommit) -> LastCommitted:
-        exists = self._tables.find(request.name) is not None
-        commit = self._tables.last_commit(request.name, request.table_id) if exists else None
-        held = self._tables.find_held(request.name, request.table_id) if exists else None
+        format = self._formats.of(request.name)
+        exists = format.find(request.name) is not None
+        commit = format.last_commit(request.name, request.table_id) if exists else None
+        held = format.find_held(request.name, request.table_id) if exists else None
         return LastCommitted(
             commit=commit.summary() if commit is not None else None,
             exists=exists,
@@ -408,24 +413,26 @@ class Handlers:
         )
 
     def discard_held(self, request: DiscardHeld) -> Done:
-        self._tables.discard_held(request.name, request.table_id)
+        self._formats.of(request.name).discard_held(request.name, request.table_id)
         return Done()
 
     # ---- files -----------------------------------------------------------------------------
 
     def inspect_files(self, request: InspectFiles) -> FilesInspected:
         return FilesInspected(
-            found=self._tables.inspect_files(
+            found=self._formats.of(request.name).inspect_files(
                 request.name, request.table_id, request.versions, request.back
             )
         )
 
     def rewrite_files(self, request: RewriteFiles, operation: Operation) -> MaintenanceDone:
-        done = self._tables.rewrite_files(request.name, request.table_id, request.maintenance_id)
+        done = self._formats.of(request.name).rewrite_files(
+            request.name, request.table_id, request.maintenance_id
+        )
         return MaintenanceDone(rewritten=done)
 
     def remove_files(self, request: RemoveFiles, operation: Operation) -> MaintenanceDone:
-        removed = self._tables.remove_files(
+        removed = self._formats.of(request.name).remove_files(
             request.name, request.table_id, request.horizon, request.maintenance_id
         )
         return MaintenanceDone(removed=removed)
@@ -501,7 +508,7 @@ class Handlers:
             self._sessions.using(request.session_id) as child,
             limiting(child.spark, request.features, request.user),
         ):
-            return analyze_insert(child, request, self._tables)
+            return analyze_insert(child, request, self._formats.own)
 
     def start_job(self, request: StartJob, operation: Operation) -> Done:
         with running_as(self._spark, request.user):

@@ -19,7 +19,7 @@ from tidegate_server.engine.handlers import HANDLERS, Control, Handlers, Instant
 from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.results.store import ResultStore
 from tidegate_server.engine.session.operations import Operation, Operations
-from tidegate_server.engine.storage.base import TableFormat
+from tidegate_server.engine.storage.formats import TableFormats
 
 _TICK = 0.3
 _WORKERS = 24
@@ -38,7 +38,7 @@ class Service:
         self,
         spark: SparkSession,
         results: ResultStore,
-        tables: TableFormat,
+        formats: TableFormats,
         info: EngineInfo,
         *,
         alone: bool = True,
@@ -50,7 +50,7 @@ class Service:
         self._at_work = 0
         self._handlers = Handlers(
             spark,
-            tables,
+            formats,
             results,
             self._operations,
             info,

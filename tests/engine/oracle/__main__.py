@@ -17,8 +17,10 @@ from tests.engine.oracle.replay import Replay
 from tests.engine.oracle.smaller import smaller
 from tests.engine.oracle.streams import Stream, stream_of
 from tests.engine.oracle.tally import Tally
-from tests.support.fixtures.spark import Lake, start_root
+from tests.support.fixtures.spark import IcebergLake, Lake, iceberg_catalog, start_root
 from tests.support.spark_settings import IN_MEMORY, WITHOUT_FORKS
+
+_KINDS = {"delta": Lake, "iceberg": IcebergLake}
 
 
 def main() -> int:
@@ -26,9 +28,11 @@ def main() -> int:
     asked = _arguments()
     memory = Path("/dev/shm")
     home = Path(tempfile.mkdtemp(prefix="tg", dir=memory if memory.is_dir() else None))
-    spark = start_root(home, f"local[{asked.threads}]", "2g", **IN_MEMORY, **WITHOUT_FORKS)
+    settings = {**IN_MEMORY, **WITHOUT_FORKS}
+    spark = start_root(home, f"local[{asked.threads}]", "2g", iceberg=True, **settings)
     try:
-        tally = _smallest(spark, asked) if asked.minimise else _many(spark, asked)
+        with iceberg_catalog(spark, home / "ice"):
+            tally = _smallest(spark, asked) if asked.minimise else _many(spark, asked)
         sys.stdout.write("\n".join(tally.lines()) + "\n")
     finally:
         spark.stop()
@@ -44,6 +48,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tables", type=int, default=25, help="materialized tables per stream")
     parser.add_argument("--steps", type=int, default=10, help="steps per stream")
     parser.add_argument("--depth", type=int, default=3, help="operators above a table at most")
+    parser.add_argument("--storage", choices=sorted(_KINDS), default="delta", help="of results")
     parser.add_argument("--minimise", action="store_true", help="make the stream SEED smaller")
     return parser.parse_args()
 
@@ -57,7 +62,7 @@ def _many(spark: SparkSession, asked: argparse.Namespace) -> Tally:
         while running or time.monotonic() < end:
             while len(running) < asked.threads and time.monotonic() < end:
                 stream = stream_of(number, asked.tables, asked.steps, asked.depth)
-                running[pool.submit(replay, spark, stream, tally)] = number
+                running[pool.submit(replay, spark, stream, tally, _KINDS[asked.storage])] = number
                 number += 1
             for finished in wait(running, return_when=FIRST_COMPLETED).done:
                 _tell(running.pop(finished), finished, tally)
@@ -78,15 +83,15 @@ def _tell(number: int, finished: Future[list[str]], tally: Tally) -> None:
 
 def _smallest(spark: SparkSession, asked: argparse.Namespace) -> Tally:
     stream = stream_of(asked.seed, asked.tables, asked.steps, asked.depth)
-    tally = Tally()
-    least = smaller(stream, lambda candidate: bool(replay(spark, candidate, Tally())))
-    replay(spark, least, tally)
+    tally, kind = Tally(), _KINDS[asked.storage]
+    least = smaller(stream, lambda candidate: bool(replay(spark, candidate, Tally(), kind)))
+    replay(spark, least, tally, kind)
     return tally
 
 
-def replay(spark: SparkSession, stream: Stream, tally: Tally) -> list[str]:
-    """Run one stream in a new schema."""
-    lake = Lake(spark)
+def replay(spark: SparkSession, stream: Stream, tally: Tally, kind: type[Lake] = Lake) -> list[str]:
+    """Run one stream in a new schema, whose kind says how materialized tables are stored."""
+    lake = kind(spark)
     try:
         return Replay(lake, tally).run(stream)
     finally:

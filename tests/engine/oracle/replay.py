@@ -43,6 +43,8 @@ _HELD = "held_"
 _BROKEN = frozenset({"INCREMENTAL_FAILED", "TABLE_DIFFERS"})
 """Reasons of a full refresh in place of an incremental one that went wrong, which nothing else
 would show."""
+_STORED = "mt"
+"""How the names of materialized tables begin."""
 _VACUUM = {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}
 """For VACUUM of everything old; for refreshes too, since views keep what is set."""
 _COMPILED = {"spark.sql.shuffle.partitions": "2"}
@@ -152,14 +154,18 @@ class Replay:
 
     def _with_table_names(self, text: str) -> str:
         """Replace placeholders by the names of tables: ``{fact}``, ``{mt0}`` and so on."""
-        return _NAME.sub(lambda found: self._lake.name(found[1]).quoted(), text)
+        return _NAME.sub(lambda found: self._full_name(found[1]).quoted(), text)
+
+    def _full_name(self, table: str) -> TableName:
+        stored = table.startswith(_STORED)
+        return self._lake.stored(table) if stored else self._lake.name(table)
 
     def _create(self, number: int, query: str, held: str) -> None:
         """Create a query's table; queries that Spark or Delta refuses are left out."""
         text = self._with_table_names(query)
         try:
             found = analyze(Child(self._session), text, self._lake.format)
-            name, table_id = self._lake.name(f"mt{number}"), str(uuid.uuid4())
+            name, table_id = self._full_name(f"{_STORED}{number}"), str(uuid.uuid4())
             feed = str(number % 2 == 0).lower()
             properties = {"tidegate.id": table_id, "delta.enableChangeDataFeed": feed}
             self._lake.format.create(name, found.schema, (), None, properties)

@@ -20,6 +20,7 @@ from tests.engine.oracle.smaller import smaller
 from tests.engine.oracle.streams import Stream, stream_of, streams
 from tests.engine.oracle.tables import TABLES, VIEWS
 from tests.engine.oracle.tally import Tally
+from tests.support.fixtures.spark import IcebergLake, Lake
 from tests.support.full_run import FULL
 
 TABLES_EACH, STEPS, DEPTH = (25, 6, 3) if FULL else (4, 1, 2)
@@ -77,11 +78,14 @@ def test_a_stream_that_fails_is_made_small(stream: Stream, data: st.DataObject) 
 
 @pytest.mark.spark
 @pytest.mark.timeout(0 if FULL else 1800)
-def test_every_refresh_equals_its_query(spark_root: SparkSession, tally: Tally) -> None:
+@pytest.mark.parametrize("kind", [Lake, IcebergLake])
+def test_every_refresh_equals_its_query(
+    spark_root: SparkSession, ice: None, tally: Tally, kind: type[Lake]
+) -> None:
     with ThreadPoolExecutor(2) as pool:
         made = [stream_of(FIRST + n, TABLES_EACH, STEPS, DEPTH) for n in range(STREAMS)]
         if not FULL:  # nor is there time to compile
             made = [replace(stream, compiled=False) for stream in made]
-        found = list(pool.map(lambda stream: replay(spark_root, stream, tally), made))
+        found = list(pool.map(lambda stream: replay(spark_root, stream, tally, kind), made))
     mismatches = [report for reports in found for report in reports]
     assert not mismatches, f"streams from {FIRST} on:\n" + "\n".join(mismatches)

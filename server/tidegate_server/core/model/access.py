@@ -44,6 +44,8 @@ class ObjectKind(Enum):
     """Another system; to MODIFY it is to change anything there."""
     CATALOG = "CATALOG"
     """A catalog that was created, likewise."""
+    CATALOG_TABLE = "CATALOG_TABLE"
+    """What such a catalog has under a name. Only a materialized table has rights of its own."""
     SETTING = "SETTING"
     FEATURE = "FEATURE"
     """A way to programs, files or the JVM."""

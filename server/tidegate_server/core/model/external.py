@@ -16,6 +16,8 @@ PLACE: Final = "place"
 """The option with the directory that this path was when it was set, as the file system says."""
 ALIAS_TYPE: Final = "tidegate"
 """The type of catalogs that are aliases of the session catalog."""
+ICEBERG_TYPE: Final = "iceberg"
+"""The type of catalogs whose tables can store materialized tables."""
 SECRET_REFERENCE: Final = re.compile(r"\$\{secret:([^{}]+)\}")
 """A reference to a secret of the configuration, within the value of an option."""
 
@@ -63,3 +65,8 @@ class ExternalObject:
     def is_alias(self) -> bool:
         """Whether it is an alias of the session catalog, which everybody may use."""
         return self.kind is SecuredKind.CATALOG and self.type == ALIAS_TYPE
+
+    @property
+    def stores_materialized_tables(self) -> bool:
+        """Whether materialized tables can be in the catalog."""
+        return self.kind is SecuredKind.CATALOG and self.type == ICEBERG_TYPE

@@ -43,6 +43,11 @@ class TableName:
         """Return the name in SQL, every part in backticks."""
         return ".".join(quote_identifier(part) for part in (self.catalog, self.schema, self.table))
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it is in another catalog than the session catalog."""
+        return self.catalog.lower() not in ("", DEFAULT_CATALOG)
+
     def folded(self) -> TableName:
         """Return the name in lower case, as the metastore stores and compares it."""
         return TableName(self.catalog.lower(), self.schema.lower(), self.table.lower())

@@ -41,15 +41,15 @@ from tidegate_server.engine.query.immutable_region import check_region
 from tidegate_server.engine.query.references import Edit, apply_edits, parse_query
 from tidegate_server.engine.results.projection import result_schema
 from tidegate_server.engine.session.sessions import Child, apply_settings
-from tidegate_server.engine.storage.base import TableDescription, TableFormat
-from tidegate_server.engine.storage.delta.sql import property_list
-from tidegate_server.engine.storage.delta.table_files import (
+from tidegate_server.engine.storage.base import TableDescription, TableFormat, is_foreign
+from tidegate_server.engine.storage.entries import entry_of
+from tidegate_server.engine.storage.jvm import java
+from tidegate_server.engine.storage.table_properties import (
     PROPERTY_DEFINITION,
     PROPERTY_ID,
     PROPERTY_QUARANTINE_OF,
 )
-from tidegate_server.engine.storage.entries import entry_of
-from tidegate_server.engine.storage.jvm import java
+from tidegate_server.engine.storage.table_sql import property_list
 
 _ASSERTION = "the assertion"
 _NOT_PER_ROW: Mapping[str, str] = {
@@ -170,12 +170,15 @@ def _is_name_of(parts: Sequence[str], name: TableName) -> bool:
 def inspect(spark: SparkSession, request: InspectTable, format: TableFormat) -> Inspected:
     """Return format, columns and properties of a plain table."""
     entry = entry_of(spark, request.name)
-    if entry is None:
-        return Inspected(format=None)
-    if entry.tableType().name() == "VIEW":
+    if entry is not None and entry.tableType().name() == "VIEW":
         return Inspected(format="view", materialized_id=_owner_id(entry))
+    foreign = is_foreign(request.name)
+    if entry is None and not foreign:
+        return Inspected(format=None)
     state = format.find(request.name)
     if state is None:
+        if entry is None:
+            return Inspected(format=None)
         provider = entry.provider()
         return Inspected(format=str(provider.get()) if provider.isDefined() else "unknown")
     described = _describe(request.name, format)

@@ -772,10 +772,12 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       }
     }
 
-    private void inside(String catalog, Identifier name) {
+    /** Adds what a catalog has under a name, which may be a materialized table. */
+    private void within(String act, String catalog, Identifier name, String via) throws Exception {
       String[] parts = name.namespace();
       for (int i = 0; i < parts.length; i++) inside(catalog, parts[i]);
       inside(catalog, name.name());
+      object(act, "CATALOG_TABLE", catalog, namespace(name), name.name(), "", via, "");
     }
 
     /** Adds the path or the catalog in the name of a parsed node. */
@@ -971,7 +973,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         String catalog = ((org.apache.spark.sql.connector.catalog.CatalogPlugin)
             node.catalog().get()).name();
         if (catalog(act, catalog, via)) {
-          inside(catalog, name);
+          within(act, catalog, name, via);
           return;
         }
         object(act, "TABLE", catalog, namespace(name), name.name(), owner(node.table()), via, "");
@@ -1180,7 +1182,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         else if (found.table() instanceof V1Table) {
           catalogTable(((V1Table) found.table()).catalogTable(), act, via);
         } else if (catalog(act, found.catalog().name(), via)) {
-          inside(found.catalog().name(), found.identifier());
+          within(act, found.catalog().name(), found.identifier(), via);
         } else {
           object(act, "TABLE", found.catalog().name(), namespace(found.identifier()),
               found.identifier().name(), owner(found.table()), via, "");
@@ -1193,7 +1195,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         ResolvedIdentifier found = (ResolvedIdentifier) value;
         String schema = namespace(found.identifier());
         if (catalog(act, found.catalog().name(), via)) {
-          inside(found.catalog().name(), found.identifier());
+          within(act, found.catalog().name(), found.identifier(), via);
           return;
         }
         if (found.identifier().name().indexOf('/') >= 0) {

@@ -17,6 +17,15 @@ from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.base import DiffMismatchError, TableFormat, Written
 from tidegate_server.engine.storage.commit_record import CommitRecord
+from tidegate_server.engine.storage.content.expectations import (
+    drops,
+    exclude_dropped,
+    expectation_error,
+    row_json,
+    violates,
+)
+from tidegate_server.engine.storage.content.region import mutable_rows
+from tidegate_server.engine.storage.content.unique import check_diff, proven_key
 from tidegate_server.engine.storage.exact import (
     WEIGHT,
     as_text,
@@ -26,16 +35,7 @@ from tidegate_server.engine.storage.exact import (
     quote_column,
     sum_weights,
 )
-from tidegate_server.engine.storage.expectations import (
-    drops,
-    exclude_dropped,
-    expectation_error,
-    row_json,
-    violates,
-)
-from tidegate_server.engine.storage.region import mutable_rows
 from tidegate_server.engine.storage.row_change import COPIES, ROW_ID, RowChange, repeat_rows
-from tidegate_server.engine.storage.unique import check_diff, proven_key
 
 _OWN = frozenset({WEIGHT, ROW_ID, COPIES})
 _BROADCAST = 50_000

@@ -36,9 +36,11 @@ from tidegate_server.engine.storage.commit_record import (
     RowPreconditions,
     TooManyGroups,
 )
+from tidegate_server.engine.storage.content.region import has_moving_region
 from tidegate_server.engine.storage.jvm import kind
-from tidegate_server.engine.storage.region import has_moving_region
 
+_STORED = frozenset({"LogicalRelation", "DataSourceV2Relation"})
+"""The leaves of plans that read the stored rows of a table."""
 _UNKNOWN_CUT = Obstacle(
     code=Reason.TOTALS_NOT_RECORDED,
     text="the last refresh did not record whether rows tie where LIMIT cuts",
@@ -256,7 +258,7 @@ def _rules(order: RefreshOrder) -> frozenset[Rule]:
 
 def _rows_in_table(spark: SparkSession, stored: DataFrame) -> int:
     plan = Catalyst(spark).analyzed_plan(stored)
-    leaves = (node for node in descend(plan) if kind(node) == "LogicalRelation")
+    leaves = (node for node in descend(plan) if kind(node) in _STORED)
     return sum(estimated_rows(spark, leaf) for leaf in leaves)
 
 

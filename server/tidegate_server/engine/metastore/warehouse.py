@@ -20,14 +20,12 @@ from tidegate_server.core.model.names import (
 )
 from tidegate_server.core.model.privileges import UNOWNED, SecuredKind
 from tidegate_server.engine.metastore.owners import Owners
-from tidegate_server.engine.storage.delta.sql import property_list, register_sql
-from tidegate_server.engine.storage.delta.table_files import (
-    PROPERTY_DEFINITION,
-    PROPERTY_ID,
-    TableFiles,
-)
+from tidegate_server.engine.storage.delta.sql import register_sql
+from tidegate_server.engine.storage.delta.table_files import TableFiles
 from tidegate_server.engine.storage.jvm import items, java
 from tidegate_server.engine.storage.table_locations import PROPERTY_PLACE
+from tidegate_server.engine.storage.table_properties import PROPERTY_DEFINITION, PROPERTY_ID
+from tidegate_server.engine.storage.table_sql import property_list
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.sql.clock import at_moment
+from tidegate_server.engine.storage.content.predicate import select_matching
 from tidegate_server.engine.storage.jvm import items, kind
-from tidegate_server.engine.storage.predicate import select_matching
 
 _SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 _CLOCKS = frozenset({"CurrentTimestamp", "Now", "CurrentDate", "LocalTimestamp"})

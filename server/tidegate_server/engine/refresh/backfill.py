@@ -15,9 +15,9 @@ from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.session.sessions import apply_settings
 from tidegate_server.engine.storage.base import TableFormat, TableState, fencing_error
 from tidegate_server.engine.storage.commit_record import CommitRecord
+from tidegate_server.engine.storage.content.predicate import select_matching
+from tidegate_server.engine.storage.content.region import immutable_condition
 from tidegate_server.engine.storage.entries import entry_of
-from tidegate_server.engine.storage.predicate import select_matching
-from tidegate_server.engine.storage.region import immutable_condition
 
 
 def backfill(
@@ -81,9 +81,9 @@ def backfill(
 def _state(source: TableName, spark: SparkSession, format: TableFormat) -> TableState | None:
     """Return the version to read; None for views and tables without versions."""
     entry = entry_of(spark, source)
-    if entry is None or entry.tableType().name() == "VIEW":
+    if not source.is_foreign and (entry is None or entry.tableType().name() == "VIEW"):
         return None
-    return format.find(source)
+    return format.sources.find(source)
 
 
 def _plan(order: RefreshOrder, source: TableName, state: TableState | None) -> RefreshPlan:

@@ -33,8 +33,8 @@ from tidegate_server.engine.refresh.database_changes import take_changes
 from tidegate_server.engine.refresh.upsert import upsert
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.storage.base import TableFormat, Written, fencing_error
+from tidegate_server.engine.storage.checkpoint import Checkpoint
 from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedRefresh
-from tidegate_server.engine.storage.delta.checkpoint import Checkpoint
 
 logger = logging.getLogger(__name__)
 

@@ -155,7 +155,7 @@ class PlannedRefresh:
 
 
 def source_versions(
-    sources: Sequence[Source], spark: SparkSession, format: TableFormat
+    sources: Sequence[Source], spark: SparkSession, format: SourceFormat
 ) -> Mapping[str, int]:
     """Return the newest version of every versioned source by its *current* table id.
 
@@ -163,7 +163,7 @@ def source_versions(
     versions have the fingerprint of their files, if one can be computed.
     """
     versioned = (source for source in sources if source.kind is SourceKind.VERSIONED)
-    found = (_state_of(source, format.sources) for source in versioned)
+    found = (_state_of(source, format) for source in versioned)
     plain = [source for source in sources if source.kind is SourceKind.PLAIN]
     files = {source.table_id: fingerprint_of(spark, source.name) for source in plain}
     return {key: known for key, known in files.items() if known is not None} | {

@@ -64,8 +64,8 @@ from tidegate_server.engine.storage.commit_record import (
     RowPreconditions,
     TooManyGroups,
 )
+from tidegate_server.engine.storage.content.region import mutable_rows
 from tidegate_server.engine.storage.plain import list_files
-from tidegate_server.engine.storage.region import mutable_rows
 from tidegate_server.engine.storage.sources import looked_up_once
 
 logger = logging.getLogger(__name__)

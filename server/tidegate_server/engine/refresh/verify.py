@@ -32,6 +32,8 @@ from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.session.sessions import apply_settings
 from tidegate_server.engine.storage.base import TableFormat, VersionGoneError
 from tidegate_server.engine.storage.commit_record import RecordedRefresh
+from tidegate_server.engine.storage.content.expectations import exclude_dropped
+from tidegate_server.engine.storage.content.region import immutable_condition, mutable_rows
 from tidegate_server.engine.storage.exact import (
     WEIGHT,
     column_named,
@@ -39,8 +41,6 @@ from tidegate_server.engine.storage.exact import (
     has_exact_values,
     sum_weights,
 )
-from tidegate_server.engine.storage.expectations import exclude_dropped
-from tidegate_server.engine.storage.region import immutable_condition, mutable_rows
 from tidegate_server.engine.storage.retention import is_gone
 from tidegate_server.engine.storage.sources import looked_up_once
 

@@ -12,8 +12,8 @@ from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidegate_server.core.model.types import Column, Schema
-from tidegate_server.engine.storage.delta.sql import type_sql
 from tidegate_server.engine.storage.jvm import items, kind
+from tidegate_server.engine.storage.table_sql import type_sql
 
 _NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
 _NATURAL = (

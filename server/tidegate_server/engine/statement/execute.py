@@ -32,8 +32,8 @@ from tidegate_server.engine.statement.resources import check_resources
 from tidegate_server.engine.statement.show_create import show_create_table
 from tidegate_server.engine.statement.show_extended import with_schemas
 from tidegate_server.engine.statement.unfinished import reclaim_storage
-from tidegate_server.engine.storage.base import TableFormat
 from tidegate_server.engine.storage.delta.commits import inserted_rows
+from tidegate_server.engine.storage.formats import TableFormats
 from tidegate_server.engine.storage.jvm import frame_of, java, kind
 
 _AFFECTED = "num_affected_rows"
@@ -45,7 +45,7 @@ def execute(
     child: Child,
     operation: Operation,
     results: ResultStore,
-    format: TableFormat,
+    formats: TableFormats,
     changes: FileChanges,
 ) -> Executed:
     """Run the statement; commands run inside ``spark.sql`` and are never repeated.
@@ -69,7 +69,7 @@ def execute(
         if surveyed is not None:
             frame = frame_of(child.spark, surveyed)
         else:
-            frame = _run_text(request, child, operation, format, changes)
+            frame = _run_text(request, child, operation, formats, changes)
         operation.check()
         catalog, schema = child.current()
         if not frame.columns:
@@ -99,7 +99,11 @@ def execute(
 
 
 def _run_text(
-    request: Execute, child: Child, operation: Operation, format: TableFormat, changes: FileChanges
+    request: Execute,
+    child: Child,
+    operation: Operation,
+    formats: TableFormats,
+    changes: FileChanges,
 ) -> DataFrame:
     """Analyze a statement and run it as far as Spark does so at once; return its frame."""
     text = drop_as_view(child.spark, expand_execute_immediate(child.spark, request.sql))
@@ -117,19 +121,19 @@ def _run_text(
         ):
             expanded = replace(request, sql=text)
             return without_feed_if_reserved(
-                child, text, lambda: _run_statement(expanded, child, format)
+                child, text, lambda: _run_statement(expanded, child, formats)
             )
     finally:
         disown(child.spark, guarded.copies)
 
 
-def _run_statement(request: Execute, child: Child, format: TableFormat) -> DataFrame:
+def _run_statement(request: Execute, child: Child, formats: TableFormats) -> DataFrame:
     """Return the statement's frame; a command has already run then."""
     if request.pinned is not None:
-        return pin_versions(request, request.pinned, child, format)
+        return pin_versions(request, request.pinned, child, formats)
     if (created := show_create_table(child.spark, request.sql)) is not None:
         return created
-    with inline_tables(request, child, format) as sql:
+    with inline_tables(request, child, formats.own) as sql:
         return with_schemas(child.spark, sql, child.spark.sql(sql))
 
 

@@ -37,14 +37,15 @@ from tidegate_server.engine.statement.targets import (
     targets,
 )
 from tidegate_server.engine.storage.delta.commits import newest_snapshot
-from tidegate_server.engine.storage.delta.table_files import (
+from tidegate_server.engine.storage.entries import entry_of, provider_of
+from tidegate_server.engine.storage.iceberg.tables import list_tables, load_table
+from tidegate_server.engine.storage.jvm import FILES, is_instance, items, java, kind
+from tidegate_server.engine.storage.table_locations import PROPERTY_PLACE
+from tidegate_server.engine.storage.table_properties import (
     PROPERTY_DEFINITION,
     PROPERTY_ID,
     PROPERTY_QUARANTINE_OF,
 )
-from tidegate_server.engine.storage.entries import entry_of, provider_of
-from tidegate_server.engine.storage.jvm import FILES, is_instance, items, java, kind
-from tidegate_server.engine.storage.table_locations import PROPERTY_PLACE
 
 _PROPERTIES = (PROPERTY_ID, PROPERTY_DEFINITION, PROPERTY_QUARANTINE_OF, PROPERTY_PLACE)
 
@@ -234,6 +235,8 @@ class _Owners:
             return None
         place = current_place(self._spark)
         name = qualify(parts, place.catalog, place.schema)
+        if name.is_foreign:
+            return self._owner_in_catalog(name)
         entry = entry_of(self._spark, name)
         if entry is None:
             return None
@@ -264,24 +267,26 @@ class _Owners:
         :raises ServerError: MT_WRONG_KIND.
         """
         catalog = parts[0] if len(parts) == 2 else current_place(self._spark).catalog
-        if len(parts) > 2 or catalog.lower() != DEFAULT_CATALOG:
+        if len(parts) > 2:
             return
-        schema = parts[-1].lower()
-        inside = sorted(
-            {
-                owner
-                for entry in self._entries(schema)
-                if (owner := self._owner_of_entry(entry)) is not None
-            }
-        )
+        if catalog.lower() == DEFAULT_CATALOG:
+            found = [self._owner_of_entry(each) for each in self._entries(parts[-1].lower())]
+        else:
+            tables = list_tables(self._spark, catalog, parts[-1])
+            found = [self._owner_in_catalog(each) for each in tables]
+        inside = sorted({owner for owner in found if owner is not None})
         if inside:
             raise error(
                 Code.MT_WRONG_KIND,
-                table=f"{catalog}.{schema}",
+                table=f"{catalog}.{parts[-1]}",
                 found="a schema with materialized tables",
                 expected="one without for DROP SCHEMA",
                 hint=f"Drop them first: {', '.join(inside)}.",
             )
+
+    def _owner_in_catalog(self, name: TableName) -> str | None:
+        found = load_table(self._spark, name)
+        return str(name) if found is not None and PROPERTY_ID in found.properties else None
 
     def _owner_below(self, place: Any) -> str | None:
         files = place.getFileSystem(self._session.sessionState().newHadoopConf())

@@ -14,14 +14,15 @@ from tidegate_server.core.messages.requests import Execute, PinnedVersions
 from tidegate_server.engine.query.resolution import Tables
 from tidegate_server.engine.session.sessions import Child
 from tidegate_server.engine.statement.survey import readings_of
-from tidegate_server.engine.storage.base import TableFormat, VersionGoneError
+from tidegate_server.engine.storage.base import VersionGoneError
+from tidegate_server.engine.storage.formats import TableFormats
 from tidegate_server.engine.storage.retention import is_gone
 
 _KEY = "materialized-table.read.consistency"
 
 
 def pin_versions(
-    request: Execute, versions: PinnedVersions, child: Child, format: TableFormat
+    request: Execute, versions: PinnedVersions, child: Child, formats: TableFormats
 ) -> DataFrame:
     """Return the analyzed query; time travel in the query itself takes precedence.
 
@@ -30,10 +31,10 @@ def pin_versions(
     """
     wanted = dict(versions.sources)
     for table in versions.tables:
-        state = format.find(table.name)
+        state = formats.of(table.name).find(table.name)
         if state is not None:
             wanted[state.table_id] = state.newest if table.version is None else table.version
-    tables = Tables(child.spark, format, wanted=wanted)
+    tables = Tables(child.spark, formats.own, wanted=wanted)
     try:
         frame = child.spark.sql(tables.pin(request.sql, *child.current()))
     except ParseException as caught:
@@ -47,7 +48,7 @@ def pin_versions(
     for reading in readings_of(frame._jdf.queryExecution().analyzed()):
         if reading.name is None or reading.travelled:
             continue
-        state = format.sources.find(reading.name)
+        state = formats.sources.find(reading.name)
         if state is not None and state.table_id in wanted:
             raise _not_supported(f"{reading.name}, which is not read by its name,")
     return frame

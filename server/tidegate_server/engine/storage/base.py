@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import TablePlace
-from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName, quote_identifier
+from tidegate_server.core.model.names import TableName, quote_identifier
 from tidegate_server.core.model.runs import ChangeMethod, Strategy
 from tidegate_server.core.model.types import Schema
 from tidegate_server.core.model.versions import PartitionSpec
@@ -39,7 +39,7 @@ def is_path(name: TableName) -> bool:
 
 def is_foreign(name: TableName) -> bool:
     """Say whether a name is that of a table outside of the session catalog."""
-    return not is_path(name) and name.catalog.lower() not in ("", DEFAULT_CATALOG)
+    return not is_path(name) and name.is_foreign
 
 
 def table_sql(name: TableName) -> str:

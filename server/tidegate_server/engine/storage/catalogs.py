@@ -27,10 +27,15 @@ def catalog_of(spark: SparkSession, name: TableName) -> Any | None:
 
 def identifier_of(spark: SparkSession, name: TableName) -> Any:
     """Return the name of a table within its catalog."""
+    catalog = java(spark).org.apache.spark.sql.connector.catalog
+    return catalog.Identifier.of(namespace_of(spark, name.schema), name.table)
+
+
+def namespace_of(spark: SparkSession, schema: str) -> Any:
+    """Return the name of a schema within its catalog."""
     gateway: Any = spark.sparkContext._gateway
-    parts = name.schema.split(".")
+    parts = schema.split(".")
     namespace = gateway.new_array(gateway.jvm.java.lang.String, len(parts))
     for place, part in enumerate(parts):
         namespace[place] = part
-    catalog = java(spark).org.apache.spark.sql.connector.catalog
-    return catalog.Identifier.of(namespace, name.table)
+    return namespace

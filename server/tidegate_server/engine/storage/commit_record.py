@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
@@ -96,6 +96,10 @@ class RecordedRefresh:
     """A later version that no refresh made, so that the content is not known any more."""
     breaks: str | None = None
     """Which assertion a held version breaks, and how; None of what is served."""
+
+    def with_state(self, state: IncrementalState | None) -> RecordedRefresh:
+        """Return the commit with an incremental state that was stored beside it."""
+        return replace(self, record=replace(self.record, incremental=state))
 
     def summary(self) -> CommittedRefresh:
         """Return what the gateway needs to know of it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tidegate_server.core.model.access import Act, ObjectKind
+from tidegate_server.core.model.access import Access, Act, ObjectKind
 from tidegate_server.core.model.names import quote_identifier
 from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.model.table import MaterializedTable
@@ -20,6 +20,7 @@ from tidegate_server.gateway.authorization.admission import (
     judge_expressions,
     survey_for_judgement,
 )
+from tidegate_server.gateway.authorization.catalogs import require_catalog
 from tidegate_server.gateway.authorization.objects import find_schema
 from tidegate_server.gateway.authorization.requirements import (
     access_error,
@@ -246,6 +247,10 @@ def _require_create(name: st.Name, context: Context) -> None:
     context.record.add(Act.CREATE.value, SecuredKind.MATERIALIZED_TABLE.value, target)
     rights = rights_of(user, services)
     if rights is None or rights.administrator:
+        return
+    if target.is_foreign:
+        access = Access(act=Act.MODIFY, kind=ObjectKind.CATALOG, name=target.catalog)
+        require_catalog(access, user, rights, services)
         return
     schema = find_schema(target.catalog, target.schema, services)
     if schema is not None:  # otherwise the command reports it

@@ -161,27 +161,30 @@ class _Materialized:
     """The materialized tables among what plans access."""
 
     def __init__(self, accesses: Iterable[Access], catalog: CatalogReader) -> None:
-        places = [place for place in map(_place, accesses) if place is not None]
+        places = [place for access in accesses for place in _places(access)]
         names = {name for name, _ in places if name is not None}
         self._tables = catalog.tables_at(names, {location for _, location in places if location})
 
     def of(self, access: Access) -> tuple[MaterializedTable, ...]:
         """Return those that one access reaches; a path can reach several."""
-        place = _place(access)
-        if place is None:
-            return ()
-        return tuple(table for table in self._tables if table.is_at(*place))
+        places = _places(access)
+        return tuple(t for t in self._tables if any(t.is_at(*place) for place in places))
 
     def is_named(self, access: Access) -> bool:
         """Return whether an access names one of them."""
-        place = _place(access)
-        return place is not None and any(table.is_at(place[0], None) for table in self._tables)
+        names = [name for name, _ in _places(access)]
+        return any(table.is_at(name, None) for table in self._tables for name in names)
 
 
-def _place(access: Access) -> tuple[TableName | None, str] | None:
-    """Return the name and location of what may be a materialized table; None if it cannot be."""
+def _places(access: Access) -> tuple[tuple[TableName | None, str], ...]:
+    """Return the names and locations of what may be a materialized table."""
     if access.kind is ObjectKind.PATH:
-        return None, access.name
+        return ((None, access.name),)
     if access.kind in (ObjectKind.TABLE, ObjectKind.VIEW):
-        return TableName(access.catalog, access.schema, access.name), access.location
-    return None
+        return ((TableName(access.catalog, access.schema, access.name), access.location),)
+    if access.kind is ObjectKind.CATALOG_TABLE:
+        name = TableName(access.catalog, access.schema, access.name)
+        # Iceberg's metadata tables are under the name of their table, as its snapshots are.
+        schema, _, table = access.schema.rpartition(".")
+        return (name, ""), (TableName(access.catalog, schema, table), "")
+    return ()

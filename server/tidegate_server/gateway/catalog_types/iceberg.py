@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tidegate_server.core.model.external import ICEBERG_TYPE
 from tidegate_server.gateway.catalog_types.base import (
     CatalogOption,
     OptionKind,
@@ -38,7 +39,7 @@ _VERSION = "property-version"
 class IcebergType:
     """Iceberg tables in a directory, behind a REST catalog, a database or a Hive Metastore."""
 
-    name: str = "iceberg"
+    name: str = ICEBERG_TYPE
     description: str = "Iceberg tables."
     install: str = "Set iceberg = true in [engine] of the configuration, and restart the server."
     options: tuple[CatalogOption, ...] = (

@@ -38,7 +38,7 @@ from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
 from tidegate_server.gateway.definition.build import define, definition_properties, need_scheduler
 from tidegate_server.gateway.definition.columns import castable, casting, selecting, shown_type
-from tidegate_server.gateway.definition.derived import refuse_view
+from tidegate_server.gateway.definition.derived import refuse_foreign, refuse_view
 from tidegate_server.gateway.definition.transaction import (
     changing,
     compensate,
@@ -261,6 +261,7 @@ def convert_to_table(statement: AlterConvertToTable, context: Context) -> Result
     table = alterable(statement.name, context)
     need_scheduler("CONVERT TO TABLE", table.definition.refresh_mode, context)
     refuse_view(table, "CONVERT TO TABLE")
+    refuse_foreign(table, "CONVERT TO TABLE")
     refuse_held(table)
     consumers = context.services.catalog.consumers(table.name)
     with changing([table, *consumers], context) as [table, *readers], ExitStack() as undo:

@@ -14,7 +14,7 @@ from tidegate_server.core.sql.statements import AlterSwap
 from tidegate_server.gateway.command.redefine import settle_pipeline
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition.build import refuse_cycle
-from tidegate_server.gateway.definition.derived import refuse_view
+from tidegate_server.gateway.definition.derived import refuse_foreign, refuse_view
 from tidegate_server.gateway.definition.places import places
 from tidegate_server.gateway.definition.transaction import changing, compensate, write_definition
 from tidegate_server.gateway.runs.orders import refuse_half_done
@@ -52,6 +52,7 @@ def _refuse(first: MaterializedTable, second: MaterializedTable) -> None:
             refuse_half_done(table, "SWAP WITH")
     for table in (first, second):
         refuse_view(table, "SWAP WITH")
+        refuse_foreign(table, "SWAP WITH")
 
 
 def _is_swapping(table: MaterializedTable) -> bool:

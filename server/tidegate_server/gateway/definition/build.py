@@ -114,6 +114,9 @@ def define(
     need_scheduler("CREATE", chosen.mode, context)
     mode = context.setting(EXECUTION_MODE_KEY) or "embedded"
     target = check_target(mode, context.services.config.engine.master)
+    if name.is_foreign:
+        # Some catalogs would create the schema with the table.
+        resolve.check_schema(name.catalog, name.schema, context)
     analysis = analyze(statement.query, text, name, context)
     check_versions(analysis.sources, setting, watched=chosen.watched)
     refuse_unstable(name, chosen.logical_mode, analysis)

@@ -16,6 +16,7 @@ from tidegate_server.core.model.clauses import (
     Watermark,
 )
 from tidegate_server.core.model.names import (
+    DEFAULT_CATALOG,
     TableName,
     quote_identifier,
     quote_literal,
@@ -194,8 +195,23 @@ def drop_view(view: PutView) -> DropView:
 
 
 def storage_table(name: TableName, definition: Definition) -> TableName | None:
-    """Return the storage name if the table itself has to be a view."""
-    return storage_name(name) if definition.derived or definition.quarantining else None
+    """Return the storage name if the table itself has to be a view.
+
+    :raises ServerError: NOT_SUPPORTED in a catalog that has no views over its tables.
+    """
+    if not definition.derived and not definition.quarantining:
+        return None
+    if name.is_foreign:
+        parts = "Computed and METADATA VIRTUAL columns"
+        if not definition.derived:
+            parts = "Expectations with ON VIOLATION QUARANTINE"
+        raise error(
+            Code.NOT_SUPPORTED,
+            what=f"{parts} of a materialized table in the catalog {name.catalog}",
+            hint=f"Select the columns in the query, use DROP ROW, or create it in "
+            f"{DEFAULT_CATALOG}.",
+        )
+    return storage_name(name)
 
 
 def _quarantine(table: MaterializedTable, name: TableName) -> PutView:
@@ -377,6 +393,16 @@ def refuse_view(table: MaterializedTable, statement: str) -> None:
             Code.NOT_SUPPORTED,
             what=f"{statement} of {table.name}, which holds rows out,",
             hint="Drop the expectations with ON VIOLATION QUARANTINE first, or use DROP ROW.",
+        )
+
+
+def refuse_foreign(table: MaterializedTable, statement: str) -> None:
+    """Reject a statement that only tables of the session catalog support; raises NOT_SUPPORTED."""
+    if table.name.is_foreign:
+        raise error(
+            Code.NOT_SUPPORTED,
+            what=f"{statement} of {table.name}, a table of another catalog,",
+            hint=f"Only materialized tables in {DEFAULT_CATALOG} have it.",
         )
 
 

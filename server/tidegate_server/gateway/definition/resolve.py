@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.requests import InspectTable, ListTables
+from tidegate_server.core.messages.answers import TableList
+from tidegate_server.core.messages.requests import InspectTable, ListCatalog, ListTables
+from tidegate_server.core.model.external import ICEBERG_TYPE
 from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName, qualify
 from tidegate_server.core.model.privileges import CATALOG_KINDS, SecuredKind
 from tidegate_server.core.model.table import MaterializedTable
@@ -55,19 +59,23 @@ def check_catalog(catalog: str, context: Context) -> None:
     :raises ServerError: NOT_SUPPORTED.
     """
     name = catalog.lower()
-    foreign = any(
-        each.name == name for kind in CATALOG_KINDS for each in context.services.external.all(kind)
-    )
-    if foreign or name not in (DEFAULT_CATALOG, context.session.catalog.lower()):
-        what = f"A materialized table in the catalog {catalog}"
-        hint = f"They are in {DEFAULT_CATALOG}."
-        if foreign:
-            hint = (
-                "A refresh commits rows together with the versions of its sources, which only the "
-                f"server's own tables can. Write {DEFAULT_CATALOG}.schema.table; its query can "
-                f"read tables of {catalog}."
-            )
-        raise error(Code.NOT_SUPPORTED, what=what, hint=hint)
+    known = [
+        each
+        for kind in CATALOG_KINDS
+        for each in context.services.external.all(kind)
+        if each.name == name
+    ]
+    if name == DEFAULT_CATALOG or any(each.stores_materialized_tables for each in known):
+        return
+    hint = f"They are in {DEFAULT_CATALOG} and in catalogs of the type {ICEBERG_TYPE}."
+    if known:
+        hint = (
+            "A refresh commits rows together with the versions of its sources, which only the "
+            f"tables of {DEFAULT_CATALOG} and of catalogs of the type {ICEBERG_TYPE} can. Write "
+            f"{DEFAULT_CATALOG}.schema.table; its query can read tables of {catalog}."
+        )
+    what = f"A materialized table in the catalog {catalog}"
+    raise error(Code.NOT_SUPPORTED, what=what, hint=hint)
 
 
 def check_schema(catalog: str, schema: str, context: Context) -> None:
@@ -75,13 +83,27 @@ def check_schema(catalog: str, schema: str, context: Context) -> None:
 
     :raises ServerError: SCHEMA_NOT_FOUND.
     """
-    engine = context.services.engine
-    if not engine.ready:
+    if not context.services.engine.ready:
         return
-    answer = engine.call(ListTables(schema=schema, names=()), wait=0)
-    known = answer.schemas
-    if schema.lower() not in {name.lower() for name in known}:
+    found = list_schema(TableName(catalog, schema, ""), context, names=(), wait=0)
+    if schema.lower() not in {name.lower() for name in found.schemas}:
         raise error(Code.SCHEMA_NOT_FOUND, schema=f"{catalog}.{schema}")
+
+
+def list_schema(
+    name: TableName, context: Context, *, names: tuple[str, ...], wait: float | None
+) -> TableList:
+    """Return a schema with those of its tables that are named."""
+    engine = context.services.engine
+    if not name.is_foreign:
+        return engine.call(ListTables(schema=name.schema, names=names), wait=wait)
+    context.services.ensure_catalogs(context.session.user)
+    request = ListCatalog(
+        name=name.catalog.lower(),
+        schemas=re.escape(name.schema),
+        tables="|".join(map(re.escape, names)) if names else None,
+    )
+    return engine.call(request, wait=wait)
 
 
 def find(name: Name, context: Context) -> MaterializedTable | None:
@@ -147,9 +169,8 @@ def plain_kind(name: TableName, context: Context, *, wait: float | None) -> str 
     engine = context.services.engine
     if wait == 0 and not engine.ready:
         return None
-    answer = engine.call(ListTables(schema=name.schema, names=(name.table,)), wait=wait)
-    found = answer.tables
-    for table in found:
+    found = list_schema(name, context, names=(name.table,), wait=wait)
+    for table in found.tables:
         if table.name.folded() == name.folded():
             return "a view" if table.type == "VIEW" else "a table"
     return None

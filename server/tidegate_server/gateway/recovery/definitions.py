@@ -150,7 +150,8 @@ def realign_storage(
 def _find_misplaced(catalog: CatalogReader, engine: Engine) -> list[MaterializedTable]:
     answer = engine.call(ListTables(), wait=0)
     listed = {info.name.folded(): info for info in answer.tables}
-    return [table for table in _complete_tables(catalog) if not _is_placed(table, listed)]
+    own = (table for table in _complete_tables(catalog) if not table.name.is_foreign)
+    return [table for table in own if not _is_placed(table, listed)]
 
 
 def interrupted_tables(catalog: CatalogReader) -> list[MaterializedTable]:

@@ -16,7 +16,13 @@ from tidegate_server.gateway.authorization.features import allowed_features, usa
 from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.definition.resolve import canonical_catalog
-from tidegate_server.gateway.session.metadata import TABLE, ListedTable, Listing, TablePattern
+from tidegate_server.gateway.session.metadata import (
+    MATERIALIZED_TABLE,
+    TABLE,
+    ListedTable,
+    Listing,
+    TablePattern,
+)
 from tidegate_server.gateway.session.patterns import compile_pattern
 
 _CALLS: Final = 2
@@ -69,8 +75,14 @@ def list_catalog(
         )
     finally:
         _waiting.release()
+    ours = {table.name.folded() for table in services.catalog.tables(name)}
     listed = (
-        ListedTable(name=each.name, type=TABLE, comment=each.comment, columns=each.columns)
+        ListedTable(
+            name=each.name,
+            type=MATERIALIZED_TABLE if each.name.folded() in ours else TABLE,
+            comment=each.comment,
+            columns=each.columns,
+        )
         for each in found.tables
     )
     return Listing(

@@ -11,6 +11,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
+from tidegate_server.engine.storage.commit_metadata import parse_metadata
 from tidegate_server.engine.storage.jvm import kind
 
 _HEAD_LINES = 8
@@ -167,18 +168,7 @@ def _parse(version: int, info: Mapping[str, Any]) -> Commit:
         version=version,
         operation=str(info.get("operation", "UNKNOWN")),
         timestamp=int(info.get("timestamp", 0)),
-        metadata=_parse_metadata(info.get("userMetadata")),
+        metadata=parse_metadata(info.get("userMetadata")),
         rows=int(rows) if rows is not None else None,
         metrics=metrics,
     )
-
-
-def _parse_metadata(text: str | None) -> Mapping[str, Any]:
-    """Return the JSON object that we write there; other writers may write anything."""
-    if text is None or not text.startswith("{"):
-        return {}
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -9,9 +9,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
 from tidegate_server.core.errors import Code, error
@@ -33,7 +31,6 @@ from tidegate_server.core.refresh.maintenance import (
     Horizon,
 )
 from tidegate_server.core.refresh.request import RefreshOrder
-from tidegate_server.engine.storage.assertions import check_assertions
 from tidegate_server.engine.storage.base import (
     FoundChange,
     ReadVersion,
@@ -44,7 +41,21 @@ from tidegate_server.engine.storage.base import (
     fencing_error,
     table_sql,
 )
+from tidegate_server.engine.storage.commit_metadata import last_refresh, user_metadata
 from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedRefresh
+from tidegate_server.engine.storage.content.distribution import distribute
+from tidegate_server.engine.storage.content.expectations import (
+    count_broken,
+    enforce,
+)
+from tidegate_server.engine.storage.content.replacement import (
+    Replacement,
+    content_after,
+    fit_columns,
+    judge_content,
+    replacement_of,
+)
+from tidegate_server.engine.storage.content.unique import check_key
 from tidegate_server.engine.storage.delta import maintenance
 from tidegate_server.engine.storage.delta.changes import read_change
 from tidegate_server.engine.storage.delta.commits import Commit, commit_of, commits, newest_snapshot
@@ -58,17 +69,9 @@ from tidegate_server.engine.storage.delta.sql import (
     CHANGE_FEED,
     create_sql,
     has_feed_names,
-    partition_filter,
-    partition_predicate,
-    property_list,
     register_sql,
-    type_sql,
 )
-from tidegate_server.engine.storage.delta.table_files import (
-    PROPERTY_DEFINITION,
-    PROPERTY_ID,
-    TableFiles,
-)
+from tidegate_server.engine.storage.delta.table_files import TableFiles
 from tidegate_server.engine.storage.delta.tables import (
     PROVIDER,
     DeltaTables,
@@ -82,26 +85,15 @@ from tidegate_server.engine.storage.delta.write import (
     advance,
     append_rows,
     epoch_options,
-    last_refresh,
     replace_rows,
-    user_metadata,
-)
-from tidegate_server.engine.storage.distribution import distribute
-from tidegate_server.engine.storage.expectations import (
-    count_broken,
-    enforce,
-    exclude_dropped,
-    exclude_quarantined,
-    reject_violations,
 )
 from tidegate_server.engine.storage.iceberg.sources import IcebergSources
 from tidegate_server.engine.storage.jvm import java
-from tidegate_server.engine.storage.predicate import select_matching
-from tidegate_server.engine.storage.region import mutable_condition, mutable_rows
 from tidegate_server.engine.storage.row_change import RowChange
 from tidegate_server.engine.storage.sources import Sources
 from tidegate_server.engine.storage.table_locations import PROPERTY_PLACE, TableLocations
-from tidegate_server.engine.storage.unique import check_key
+from tidegate_server.engine.storage.table_properties import PROPERTY_DEFINITION, PROPERTY_ID
+from tidegate_server.engine.storage.table_sql import property_list, type_sql
 
 logger = logging.getLogger(__name__)
 
@@ -343,54 +335,21 @@ class DeltaFormat:
         strategy: Strategy | None = None,
     ) -> Written:
         snapshot = self._tables.target_snapshot(order)
-        target = schema_of(snapshot)
-        rows = _fit_columns(frame, order.columns, target)
-        replaced = []
-        if partitions:
-            types = {field.name.lower(): field.dataType for field in target.fields}
-            rows = rows.where(partition_filter(partitions, types))
-            replaced.append(partition_predicate(partitions, types))
-        elif predicate is not None:
-            rows = select_matching(rows, predicate)
-            replaced.append(predicate)
-        some = bool(replaced)
-        if (mutable := mutable_condition(order, record.frozen_at)) is not None:
-            rows = mutable_rows(rows, order, record.frozen_at)
-            replaced.append(mutable)
-        rows = distribute(rows, order.distribution)
-        options = dict(epoch_options(order))
-        condition = " AND ".join(f"({each}\n)" for each in replaced) or None
-        if condition is not None:
-            options["replaceWhere"] = condition
-        strategy = strategy or (Strategy.PARTITION if some else Strategy.FULL)
-        base = self._base(order, snapshot) if some and not partial else None
-        beside = self._beside(rows, order, snapshot, condition)
-        with check_key(rows, order, beside) as known:
+        new = replacement_of(frame, order, record, schema_of(snapshot), partitions, predicate)
+        strategy = strategy or new.strategy
+        base = self._base(order, snapshot) if new.some and not partial else None
+        beside = self._beside(new, order, snapshot)
+        with check_key(new.rows, order, beside) as known:
             record = known.recorded_in(record)
-            broken = self._gate_new_rows(known.rows, order, record, beside, strategy, partial)
+            broken: Mapping[str, int] = {}
+            if order.assertions:
+                content = content_after(known.rows, beside, order)
+                broken = self.gate(content, order, record, strategy=strategy, partial=partial)
             metadata = user_metadata(
                 order, record, strategy=strategy.value, partial=partial, base=base
             )
-            done = self._overwrite(known.rows, options, order, snapshot, metadata)
+            done = self._overwrite(known.rows, new.condition, order, snapshot, metadata)
         return replace(done, expectations={**done.expectations, **known.counts, **broken})
-
-    def _gate_new_rows(
-        self,
-        rows: DataFrame,
-        order: RefreshOrder,
-        record: CommitRecord,
-        beside: DataFrame | None,
-        strategy: Strategy,
-        partial: bool,
-    ) -> Mapping[str, int]:
-        """Check assertions on new rows together with those that stay; raises as :meth:`gate`."""
-        if not order.assertions:
-            return {}
-        # An expectation with FAIL takes precedence over holding the result.
-        reject_violations(rows, order)
-        content = exclude_dropped(rows, order)
-        whole = content if beside is None else content.unionAll(beside)
-        return self.gate(whole, order, record, strategy=strategy, partial=partial)
 
     def gate(
         self,
@@ -406,14 +365,7 @@ class DeltaFormat:
         snapshot = self._tables.target_snapshot(order)
         served = self.rows(content.sparkSession, order.name, int(snapshot.version()))
         last = last_refresh(commits(self._jvm, snapshot), order.table_id)
-        if last is not None and last.epoch >= order.epoch:
-            raise fencing_error(order, last)
-        judged = check_assertions(
-            exclude_quarantined(content, order),
-            exclude_quarantined(served, order),
-            order,
-            first=last is None,
-        )
+        judged = judge_content(content, served, order, last)
         if judged.held is None:
             return judged.counts
         metadata = user_metadata(
@@ -455,7 +407,7 @@ class DeltaFormat:
         target = schema_of(self._tables.target_snapshot(order))
         for name in carried:
             target.add(name, frame.schema[name].dataType)
-        return _fit_columns(frame, (*order.columns, *carried), target)
+        return fit_columns(frame, (*order.columns, *carried), target)
 
     def append(
         self, frame: DataFrame, order: RefreshOrder, record: CommitRecord, *, base: int
@@ -474,7 +426,7 @@ class DeltaFormat:
         if self._base(order, snapshot) != base:
             raise fencing_error(order, self._tables.last_commit(order.name, order.table_id))
         metadata = user_metadata(order, record, strategy=Strategy.INGEST.value, base=base)
-        rows = _fit_columns(frame, order.columns, schema_of(snapshot))
+        rows = fit_columns(frame, order.columns, schema_of(snapshot))
         rows = distribute(rows, order.distribution)
         with count_broken(rows, order) as (admissible, counts):
             done = commit_and_verify(
@@ -555,33 +507,34 @@ class DeltaFormat:
         last = last_refresh(commits(self._jvm, snapshot), order.table_id)
         return last.version if last is not None else None
 
-    def _beside(
-        self, rows: DataFrame, order: RefreshOrder, snapshot: Any, replaced: str | None
-    ) -> DataFrame | None:
+    def _beside(self, new: Replacement, order: RefreshOrder, snapshot: Any) -> DataFrame | None:
         """Return the rows that are not replaced; None if all are, or no check needs them."""
-        if replaced is None or not (order.key or order.assertions):
+        if new.condition is None or not (order.key or order.assertions):
             return None
-        table = self.rows(rows.sparkSession, order.name, int(snapshot.version()))
-        return table.where(~F.coalesce(F.expr(replaced), F.lit(False)))
+        return new.rows_beside(
+            self.rows(new.rows.sparkSession, order.name, int(snapshot.version()))
+        )
 
     def _overwrite(
         self,
         rows: DataFrame,
-        options: Mapping[str, str],
+        condition: str | None,
         order: RefreshOrder,
         snapshot: Any,
         metadata: str,
     ) -> Written:
         expected = enforce(rows, order)
-        files = None if "replaceWhere" in options else known_files(snapshot)
+        files = known_files(snapshot) if condition is None else None
 
         def commit() -> None:
             if files is not None:
                 replace_rows(expected.rows, snapshot, files, order, metadata)
                 return
             rows = check_partitions(expected.rows, snapshot)
-            writer = rows.write.format(PROVIDER).mode("overwrite")
-            writer.options(**options).option("userMetadata", metadata).save(path_of(snapshot))
+            writer = rows.write.format(PROVIDER).mode("overwrite").options(**epoch_options(order))
+            if condition is not None:
+                writer = writer.option("replaceWhere", condition)
+            writer.option("userMetadata", metadata).save(path_of(snapshot))
 
         done = commit_and_verify(self._tables, commit, order, snapshot)
         return replace(done, expectations=expected.counts())
@@ -598,21 +551,3 @@ def _column(field: T.StructField) -> Column:
         nullable=field.nullable,
         comment=field.metadata.get("comment"),
     )
-
-
-def _fit_columns(frame: DataFrame, columns: Sequence[str], target: T.StructType) -> DataFrame:
-    """Name the query's columns, then cast and order them as the table has them.
-
-    Columns that were added to the table since the refresh was ordered are NULL.
-    """
-    named = frame.toDF(*columns)
-    known = {field.name.lower(): field.dataType for field in named.schema.fields}
-
-    def fit(field: T.StructField) -> SparkColumn | str:
-        column, found = quote_identifier(field.name), known.get(field.name.lower())
-        if found == field.dataType:
-            return column
-        value = F.lit(None) if found is None else F.col(column)
-        return value.cast(field.dataType).alias(field.name)
-
-    return named.select(*map(fit, target.fields))

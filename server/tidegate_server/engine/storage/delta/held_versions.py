@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.refresh.request import RefreshOrder
+from tidegate_server.engine.storage.commit_metadata import last_refresh
 from tidegate_server.engine.storage.commit_record import RecordedRefresh
 from tidegate_server.engine.storage.delta.commits import commits, newest_snapshot
-from tidegate_server.engine.storage.delta.write import last_refresh
 from tidegate_server.engine.storage.jvm import java
 
 logger = logging.getLogger(__name__)

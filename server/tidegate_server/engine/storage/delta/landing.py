@@ -12,10 +12,10 @@ from pyspark.errors import PySparkException
 from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.base import Written, fencing_error
+from tidegate_server.engine.storage.content.expectations import find_expectation_error
 from tidegate_server.engine.storage.delta.partitions import find_partition_error
 from tidegate_server.engine.storage.delta.tables import DeltaTables
 from tidegate_server.engine.storage.delta.write import write_result
-from tidegate_server.engine.storage.expectations import find_expectation_error
 
 logger = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from pyspark.sql import types as T  # noqa: N812
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.names import quote_identifier, visible_name
 from tidegate_server.core.refresh.request import RefreshOrder
+from tidegate_server.engine.storage.content.expectations import messages
 from tidegate_server.engine.storage.exact import column_named
-from tidegate_server.engine.storage.expectations import messages
 from tidegate_server.engine.storage.jvm import items, java
 
 _MARK = "tidegate partition value"

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.base import DiffMismatchError
+from tidegate_server.engine.storage.content.distribution import redistribute_hashed
 from tidegate_server.engine.storage.delta.files import known_bytes, known_files, read_files
 from tidegate_server.engine.storage.delta.partitions import check_partitions
 from tidegate_server.engine.storage.delta.tables import path_of
 from tidegate_server.engine.storage.delta.write import commit, transaction
-from tidegate_server.engine.storage.distribution import redistribute_hashed
 from tidegate_server.engine.storage.exact import WEIGHT, column_named, same
 from tidegate_server.engine.storage.jvm import items, java, kind
 from tidegate_server.engine.storage.row_change import RowChange

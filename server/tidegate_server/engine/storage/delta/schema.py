@@ -11,15 +11,9 @@ from pyspark.sql import SparkSession
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.engine.storage.jvm import java
+from tidegate_server.engine.storage.table_sql import column_sql
 
 _WIDENING = "delta.enableTypeWidening"
-
-
-def column_sql(column: Column) -> str:
-    """Return a column definition, with NOT NULL, which keys need and downstream tables inherit."""
-    required = "" if column.nullable else " NOT NULL"
-    comment = f" COMMENT {quote_literal(column.comment)}" if column.comment else ""
-    return f"{quote_identifier(column.name)} {column.type}{required}{comment}"
 
 
 def widen(spark: SparkSession, table: str, column: Column) -> None:

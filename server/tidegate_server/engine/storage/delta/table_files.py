@@ -12,12 +12,10 @@ from pyspark.sql import SparkSession
 from tidegate_server.engine.storage.delta.commits import newest_snapshot
 from tidegate_server.engine.storage.jvm import compiled_instance, java
 from tidegate_server.engine.storage.table_locations import PROPERTY_PLACE, is_made_for
+from tidegate_server.engine.storage.table_properties import PROPERTY_ID
 
 logger = logging.getLogger(__name__)
 
-PROPERTY_ID = "tidegate.id"
-PROPERTY_DEFINITION = "tidegate.definition"
-"""Property of a materialized table: its definition as JSON, to rebuild a lost store."""
 _LOG = "_delta_log"
 _CLASS = "tidegate.TableFiles"
 _SOURCE = r"""
@@ -167,6 +165,3 @@ class TableFiles:
 
     def _child(self, path: Any, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path, name)
-
-
-PROPERTY_QUARANTINE_OF = "tidegate.quarantine-of"

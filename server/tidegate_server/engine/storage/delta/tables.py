@@ -13,9 +13,9 @@ from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.names import TableName, storage_name
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.base import ReadVersion, is_path
+from tidegate_server.engine.storage.commit_metadata import last_refresh
 from tidegate_server.engine.storage.commit_record import RecordedRefresh
 from tidegate_server.engine.storage.delta.commits import Commit, commits, newest_snapshot
-from tidegate_server.engine.storage.delta.write import last_refresh
 from tidegate_server.engine.storage.entries import entry_of, provider_of
 from tidegate_server.engine.storage.jvm import java, kind
 

@@ -1,25 +1,16 @@
-"""Commits of refreshes to a Delta table, and their metadata."""
+"""Commits of refreshes to a Delta table."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.base import Written
-from tidegate_server.engine.storage.commit_record import (
-    CommitRecord,
-    RecordedRefresh,
-    read_incremental,
-    read_preconditions,
-    stored_incremental,
-)
 from tidegate_server.engine.storage.delta.commits import Commit
 from tidegate_server.engine.storage.delta.partitions import check_partitions
 from tidegate_server.engine.storage.jvm import active_session, items, java, scala_object
@@ -35,94 +26,6 @@ def epoch_options(order: RefreshOrder) -> Mapping[str, str]:
 def application_id(order: RefreshOrder) -> str:
     """Return the id under which Delta records a table's epochs."""
     return f"mt:{order.table_id}"
-
-
-def user_metadata(
-    order: RefreshOrder,
-    record: CommitRecord,
-    *,
-    strategy: str,
-    partial: bool = False,
-    base: int | None = None,
-    breaks: str | None = None,
-) -> str:
-    """Return the metadata of a refresh's commit as JSON.
-
-    :param base: the version the commit is based on; None if it replaces everything.
-    :param breaks: the failed assertion of a held version.
-    """
-    facts = {
-        "mt": order.table_id,
-        "refresh_id": order.refresh_id,
-        "epoch": order.epoch,
-        "definition_version": record.definition_version,
-        "sources": dict(record.vector),
-        "trigger": order.trigger.value,
-        "logical_time": record.logical_time.isoformat(),
-        "strategy": strategy,
-        "partial": partial,
-        "filled": record.filled or not partial,
-    }
-    optional = {
-        "wave": order.wave_id,
-        "base": base,
-        "fingerprint": record.fingerprint,
-        "commits": dict(record.source_commits) or None,
-        "rolled_back_to": record.rolled_back_to,
-        "offsets": record.offsets,
-        "totals": stored_incremental(record.incremental),
-        "provisos": record.preconditions and record.preconditions.value,
-        "unique": record.unique or None,
-        "frozen_at": record.frozen_at and record.frozen_at.isoformat(),
-        "breaks": breaks,
-        "backfilled_from": record.backfilled_from,
-    }
-    return json.dumps(facts | {key: v for key, v in optional.items() if v is not None})
-
-
-def last_refresh(history: Iterable[Commit], materialized_id: str) -> RecordedRefresh | None:
-    """Return a table's last refresh from its commits, newest first.
-
-    A commit by another writer is foreign if it is newer than the refresh, or lies between the
-    refresh's base version and its commit.
-    """
-    found: Commit | None = None
-    foreign: int | None = None
-    for commit in history:
-        if found is not None and commit.version <= int(found.metadata.get("base", found.version)):
-            break
-        if found is None and commit.metadata.get("mt") == materialized_id:
-            found = commit
-        elif not commit.keeps_rows and foreign is None:
-            foreign = commit.version
-    return None if found is None else _as_recorded_refresh(found, foreign)
-
-
-def _as_recorded_refresh(commit: Commit, foreign: int | None) -> RecordedRefresh:
-    facts = commit.metadata
-    record = CommitRecord(
-        vector={str(k): int(v) for k, v in facts["sources"].items()},
-        definition_version=int(facts["definition_version"]),
-        logical_time=datetime.fromisoformat(facts["logical_time"]),
-        fingerprint=facts.get("fingerprint"),
-        source_commits={str(k): str(v) for k, v in facts.get("commits", {}).items()},
-        offsets=facts.get("offsets"),
-        incremental=read_incremental(facts.get("totals")),
-        preconditions=read_preconditions(facts.get("provisos")),
-        unique=tuple(facts.get("unique", ())),
-        filled=bool(facts.get("filled", True)),
-        frozen_at=datetime.fromisoformat(facts["frozen_at"]) if "frozen_at" in facts else None,
-    )
-    return RecordedRefresh(
-        epoch=int(facts["epoch"]),
-        version=commit.version,
-        refresh_id=str(facts["refresh_id"]),
-        record=record,
-        strategy=str(facts.get("strategy", "FULL")),
-        partial=bool(facts.get("partial", False)),
-        foreign_version=foreign,
-        breaks=facts.get("breaks"),
-    )
 
 
 def write_result(commit: Commit) -> Written:

@@ -1,5 +1,6 @@
 package tidegate;
 
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
@@ -14,7 +15,9 @@ import org.apache.iceberg.FileContent;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.HasTableOperations;
 import org.apache.iceberg.SchemaParser;
+import org.apache.iceberg.PartitionField;
 import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.SnapshotRef;
 import org.apache.iceberg.StaticTableOperations;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.TableMetadata;
@@ -29,6 +32,8 @@ import org.apache.iceberg.spark.source.SparkRewriteTable;
  * From Python, each snapshot and each file would take several round trips to the JVM.
  */
 public class Snapshots {
+  /** The key of a summary under which a refresh describes itself, as JSON. */
+  public static final String REFRESH = "tidegate.refresh";
   private static final String FIELD = "\t";
 
   /**
@@ -44,7 +49,10 @@ public class Snapshots {
         new StaticTableOperations(now, table.io(), table.locationProvider()), table.name());
   }
 
-  /** Returns uuid, format version, location, JSON of the schema and its Spark types, a line each. */
+  /**
+   * Returns uuid, format version, location, JSON of the schema, its Spark types, the columns of the
+   * partition and the properties as JSON, a line each.
+   */
   public String facts(Table table) {
     TableMetadata now = ((HasTableOperations) table).operations().current();
     StringBuilder text = new StringBuilder();
@@ -52,7 +60,22 @@ public class Snapshots {
     text.append(now.formatVersion()).append("\n");
     text.append(now.location()).append("\n");
     text.append(SchemaParser.toJson(now.schema())).append("\n");
-    return text.append(SparkSchemaUtil.convert(now.schema()).json()).toString();
+    text.append(SparkSchemaUtil.convert(now.schema()).json()).append("\n");
+    List keys = new ArrayList();
+    for (int n = 0; n < now.spec().fields().size(); n++) {
+      PartitionField field = (PartitionField) now.spec().fields().get(n);
+      if (field.transform().isIdentity()) keys.add(now.schema().findColumnName(field.sourceId()));
+    }
+    text.append(json(keys)).append("\n");
+    return text.append(json(now.properties())).toString();
+  }
+
+  private static String json(Object value) {
+    try {
+      return new ObjectMapper().writeValueAsString(value);
+    } catch (com.fasterxml.jackson.core.JsonProcessingException failed) {
+      throw new IllegalStateException(failed);
+    }
   }
 
   /** Returns the JSON of a schema; null if there is none of this id. */
@@ -83,15 +106,29 @@ public class Snapshots {
     return text.toString();
   }
 
+  /** Returns the snapshots of the branches whose names begin so, a line for each. */
+  public String branches(Table table, String prefix) {
+    StringBuilder text = new StringBuilder();
+    for (Iterator all = table.refs().entrySet().iterator(); all.hasNext(); ) {
+      Map.Entry one = (Map.Entry) all.next();
+      long id = ((SnapshotRef) one.getValue()).snapshotId();
+      if (((String) one.getKey()).startsWith(prefix)) append(text, table.snapshot(id));
+    }
+    return text.toString();
+  }
+
   private static void append(StringBuilder text, Snapshot snapshot) {
-    Map summary = snapshot.summary();
+    Map summary = snapshot.summary() == null ? Collections.EMPTY_MAP : snapshot.summary();
     text.append(snapshot.snapshotId()).append(FIELD);
     text.append(snapshot.sequenceNumber()).append(FIELD);
     text.append(snapshot.parentId()).append(FIELD);
     text.append(snapshot.schemaId()).append(FIELD);
     text.append(snapshot.operation()).append(FIELD);
-    text.append(summary == null ? null : summary.get("added-data-files")).append(FIELD);
-    text.append(summary == null ? null : summary.get("total-data-files")).append("\n");
+    text.append(summary.get("added-data-files")).append(FIELD);
+    text.append(summary.get("total-data-files")).append(FIELD);
+    text.append(summary.get("total-files-size")).append(FIELD);
+    text.append(snapshot.timestampMillis()).append(FIELD);
+    text.append(summary.get(REFRESH)).append("\n");
   }
 
   /**
@@ -138,7 +175,8 @@ public class Snapshots {
     return new Difference(table, removed, added);
   }
 
-  private static List files(Table table, long snapshot) {
+  /** Returns the tasks that read all files of a snapshot. */
+  public static List files(Table table, long snapshot) {
     return list(table.newScan().useSnapshot(snapshot).planFiles());
   }
 
@@ -233,21 +271,26 @@ public class Snapshots {
 
     /** Lets Spark read the removed files, with their delete files, until the name is released. */
     public SparkRewriteTable removed(String name) {
-      return stage(removed, name);
+      return stage(table, removed, name);
     }
 
     /** The same for the added files. */
     public SparkRewriteTable added(String name) {
-      return stage(added, name);
-    }
-
-    private SparkRewriteTable stage(List tasks, String name) {
-      ScanTaskSetManager.get().stageTasks(table, name, tasks);
-      return new SparkRewriteTable(table, name);
+      return stage(table, added, name);
     }
 
     public void release(String name) {
-      ScanTaskSetManager.get().removeTasks(table, name);
+      Snapshots.release(table, name);
     }
+  }
+
+  /** Lets Spark read the files of tasks until the name is released. */
+  public static SparkRewriteTable stage(Table table, List tasks, String name) {
+    ScanTaskSetManager.get().stageTasks(table, name, tasks);
+    return new SparkRewriteTable(table, name);
+  }
+
+  public static void release(Table table, String name) {
+    ScanTaskSetManager.get().removeTasks(table, name);
   }
 }

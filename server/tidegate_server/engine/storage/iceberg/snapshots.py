@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from tidegate_server.engine.storage.commit_metadata import parse_metadata
 
 APPEND: Final = "append"
 REPLACE: Final = "replace"
 """The operation of compactions, which change files but no row."""
+EMPTY: Final = 0
+"""The version of a table before its first snapshot; sequence numbers begin at 1."""
 _NOTHING: Final = "null"
+_UNKNOWN: Final = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +33,11 @@ class Snapshot:
     """How many data files it added, if the writer counted any."""
     files: int | None
     """How many data files the table has, if the writer counted them."""
+    size: int | None = None
+    """Their bytes, if the writer counted them."""
+    made: datetime = _UNKNOWN
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """The metadata of a refresh; empty for a snapshot by another writer."""
 
 
 def parse_snapshots(text: str) -> tuple[Snapshot, ...]:
@@ -35,7 +46,16 @@ def parse_snapshots(text: str) -> tuple[Snapshot, ...]:
 
 
 def _parse(
-    id: str, number: str, parent: str, schema_id: str, operation: str, added: str, files: str
+    id: str,
+    number: str,
+    parent: str,
+    schema_id: str,
+    operation: str,
+    added: str,
+    files: str,
+    size: str,
+    made: str,
+    metadata: str,
 ) -> Snapshot:
     return Snapshot(
         id=int(id),
@@ -45,6 +65,9 @@ def _parse(
         operation=operation,
         added=_number(added),
         files=_number(files),
+        size=_number(size),
+        made=datetime.fromtimestamp(int(made) / 1000, UTC),
+        metadata=parse_metadata(metadata),
     )
 
 

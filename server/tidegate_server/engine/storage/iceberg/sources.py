@@ -26,23 +26,22 @@ from tidegate_server.engine.storage.exact import WEIGHT, quote_column
 from tidegate_server.engine.storage.iceberg.columns import same_columns, select_list
 from tidegate_server.engine.storage.iceberg.snapshots import (
     APPEND,
+    EMPTY,
     Snapshot,
     changes_between,
     last_change,
 )
-from tidegate_server.engine.storage.iceberg.tables import LoadedTable, load_table
-from tidegate_server.engine.storage.jvm import active_session, frame_of, java, kind, scala_object
+from tidegate_server.engine.storage.iceberg.tables import LoadedTable, load_table, relation_of
+from tidegate_server.engine.storage.jvm import active_session, frame_of, kind
+from tidegate_server.engine.storage.table_properties import PROPERTY_ID
 
 _NUMBERED: Final = 2
 """The first version of the format with sequence numbers."""
-_EMPTY: Final = 0
-"""The version of a table before its first snapshot; sequence numbers begin at 1."""
 _BEFORE_ALL: Final = -1
 """The id of a snapshot for the empty table, in ``Snapshots.java``."""
 _MOST_FILES: Final = 200_000
 """With more in two snapshots, comparing them takes too long and too much memory."""
 _TABLE: Final = "org.apache.iceberg.spark.source.SparkTable"
-_RELATION: Final = "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation"
 
 
 class IcebergSources:
@@ -56,16 +55,17 @@ class IcebergSources:
         if found is None or found.format_version < _NUMBERED:
             return None
         if found.current is None:
-            version = newest = _EMPTY
+            version = newest = EMPTY
         else:
             version, newest = last_change(found.history).number, found.current.number
-            if version == _EMPTY or _selected(found, found.current) is None:
+            if version == EMPTY or _selected(found, found.current) is None:
                 return None  # no snapshot since the upgrade of the format, or other fields
         return TableState(
             table_id=found.uuid,
             version=version,
             newest=newest,
             columns=found.columns.names,
+            materialized_id=found.properties.get(PROPERTY_ID),
             commit=self.commit_id(name, version),
         )
 
@@ -74,7 +74,7 @@ class IcebergSources:
         if found is None:
             return None
         snapshot = found.numbered(version)
-        if snapshot is None and version != _EMPTY:
+        if snapshot is None and version != EMPTY:
             return None
         shown = "" if snapshot is None else snapshot.id
         return f"{shown}@{found.columns.schema_id}"
@@ -96,7 +96,7 @@ class IcebergSources:
 
     def version_sql(self, name: TableName, version: int) -> str:
         found = self._loaded(name, version)
-        if version == _EMPTY:
+        if version == EMPTY:
             listed = ", ".join(map(quote_identifier, found.columns.names))
             return f"(SELECT {listed} FROM {table_sql(name)} WHERE false)"
         snapshot = _numbered(found, name, version)
@@ -134,7 +134,7 @@ class IcebergSources:
         if found is None or found.uuid != table_id:
             return _unknown_change("TABLE_REPLACED")
         old, new = found.numbered(before), found.numbered(after)
-        if new is None or (old is None and before != _EMPTY):
+        if new is None or (old is None and before != EMPTY):
             return _unknown_change("VERSION_GONE")
         if any(_selected(found, s) is None for s in (old, new) if s is not None):
             return _unknown_change("SCHEMA_CHANGED")
@@ -221,8 +221,5 @@ def _changed_files(
 
 
 def _frame(session: SparkSession, table: Any) -> DataFrame:
-    """Return the rows of a table of Spark that no catalog knows."""
-    nothing = java(session).scala.Option.empty()
-    relation = scala_object(java(session), _RELATION)
     with active_session(session):
-        return frame_of(session, relation.create(table, nothing, nothing))
+        return frame_of(session, relation_of(session, table))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -16,16 +16,20 @@ from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 
 from tidegate_server.core.model.names import TableName
 from tidegate_server.engine.storage.base import is_foreign
-from tidegate_server.engine.storage.catalogs import catalog_of, identifier_of
+from tidegate_server.engine.storage.catalogs import catalog_of, identifier_of, namespace_of
 from tidegate_server.engine.storage.iceberg.columns import Columns, parse_columns
 from tidegate_server.engine.storage.iceberg.snapshots import Snapshot, parse_snapshots
 from tidegate_server.engine.storage.jvm import (
     active_session,
     compiled_instance,
+    java,
     java_source,
+    scala_object,
 )
 
 _PACKAGE: Final = "org.apache.iceberg."
+_UNAVAILABLE: Final = "tidegate.Catalogs$Unavailable"
+_RELATION: Final = "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation"
 _HISTORY: Final = 1000
 """How many snapshots are looked back at most."""
 _FIRST: Final = 20
@@ -47,6 +51,9 @@ class LoadedTable:
     columns: Columns
     fields: T.StructType
     """The same columns with the types of Spark."""
+    partition_keys: tuple[str, ...]
+    """The columns whose values are those of the partitions."""
+    properties: Mapping[str, str]
     recent: tuple[Snapshot, ...]
     """The current snapshot and the ones before it, newest first; empty for an empty table."""
 
@@ -111,12 +118,20 @@ def load_table(spark: SparkSession, name: TableName) -> LoadedTable | None:
     return known[name]
 
 
-def _load(spark: SparkSession, name: TableName) -> LoadedTable | None:
-    if not is_foreign(name):
-        return None
+def relation_of(spark: SparkSession, table: Any) -> Any:
+    """Return the relation of a table of Spark that no catalog knows."""
+    nothing = java(spark).scala.Option.empty()
+    return scala_object(java(spark), _RELATION).create(table, nothing, nothing)
+
+
+def live_table(spark: SparkSession, name: TableName) -> Any:
+    """Return the Iceberg table of a catalog, with which it is changed.
+
+    :return: None if there is none of this name.
+    """
     with active_session(spark):
-        catalog = catalog_of(spark, name)
-        if catalog is None or not str(catalog.getClass().getName()).startswith(_PACKAGE):
+        catalog = _catalog(spark, name)
+        if catalog is None:
             return None
         try:
             found = catalog.loadTable(identifier_of(spark, name))
@@ -124,7 +139,35 @@ def _load(spark: SparkSession, name: TableName) -> LoadedTable | None:
             return None  # there is no such table, or schema
         if not str(found.getClass().getName()).startswith(_PACKAGE):
             return None
-        return _read(spark, found.table())
+        return found.table()
+
+
+def list_tables(spark: SparkSession, catalog: str, schema: str) -> list[TableName]:
+    """Return the tables of a schema; none if there is no such schema in a catalog of Iceberg's."""
+    with active_session(spark):
+        found = _catalog(spark, TableName(catalog, schema, ""))
+        namespace = namespace_of(spark, schema)
+        if found is None or not found.namespaceExists(namespace):
+            return []
+        listed = [str(each.name()) for each in found.listTables(namespace)]
+    return [TableName(catalog, schema, table) for table in listed]
+
+
+def _catalog(spark: SparkSession, name: TableName) -> Any:
+    """Return the catalog of a table; None if it is none of Iceberg's.
+
+    Instead of a catalog that cannot be loaded, one is returned whose methods say why.
+    """
+    catalog = catalog_of(spark, name) if is_foreign(name) else None
+    if catalog is None:
+        return None
+    ours = str(catalog.getClass().getName()).startswith((_PACKAGE, _UNAVAILABLE))
+    return catalog if ours else None
+
+
+def _load(spark: SparkSession, name: TableName) -> LoadedTable | None:
+    found = live_table(spark, name)
+    return None if found is None else _read(spark, found)
 
 
 def _read(spark: SparkSession, found: Any) -> LoadedTable | None:
@@ -133,7 +176,8 @@ def _read(spark: SparkSession, found: Any) -> LoadedTable | None:
     table = reader.freeze(found)
     if table is None:
         return None
-    uuid, format_version, location, columns, fields = str(reader.facts(table)).split("\n")
+    facts = str(reader.facts(table)).split("\n")
+    uuid, format_version, location, columns, fields, keys, properties = facts
     return LoadedTable(
         reader=reader,
         table=table,
@@ -142,5 +186,7 @@ def _read(spark: SparkSession, found: Any) -> LoadedTable | None:
         location=location,
         columns=parse_columns(columns),
         fields=T.StructType.fromJson(json.loads(fields)),
+        partition_keys=tuple(json.loads(keys)),
+        properties=json.loads(properties),
         recent=parse_snapshots(str(reader.history(table, _FIRST))),
     )

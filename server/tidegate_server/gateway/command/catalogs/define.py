@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tidegate_server.core.errors import Code, error
@@ -123,14 +123,20 @@ def drop(statement: DropCatalog, context: Context) -> Result:
         hint = f"Write USE CATALOG {DEFAULT_CATALOG} before."
         reason = "it is the current catalog of the session"
         raise error(Code.CATALOG_IN_USE, name=name, reason=reason, hint=hint)
+    inside = sorted(
+        str(table.name) for table in services.catalog.tables() if table.name.catalog.lower() == name
+    )
+    if inside:
+        reason = f"these materialized tables are in it: {_some(inside)}"
+        hint = "Drop them before with DROP MATERIALIZED TABLE."
+        raise error(Code.CATALOG_IN_USE, name=name, reason=reason, hint=hint)
     readers = sorted(
         str(table.name)
         for table in services.catalog.tables()
         if any(source.name.catalog.lower() == name for source in table.definition.sources)
     )
     if readers:
-        more = f" and {len(readers) - _SHOWN} more" if len(readers) > _SHOWN else ""
-        reason = f"these materialized tables read it: {', '.join(readers[:_SHOWN])}{more}"
+        reason = f"these materialized tables read it: {_some(readers)}"
         hint = "Drop them, or change their queries with ALTER MATERIALIZED TABLE name AS."
         raise error(Code.CATALOG_IN_USE, name=name, reason=reason, hint=hint)
     gone = secured_external(found).grant_object
@@ -138,6 +144,11 @@ def drop(statement: DropCatalog, context: Context) -> Result:
     services.privileges.forget(lambda on: on == gone)
     log.info("Dropped catalog %s", name)
     return nothing()
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
 
 
 def _exists(name: str, context: Context) -> bool:

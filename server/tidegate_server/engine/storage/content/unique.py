@@ -16,8 +16,8 @@ from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.clauses import EnforcedKey, Violation
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.commit_record import CommitRecord
+from tidegate_server.engine.storage.content.expectations import exclude_dropped, exclude_quarantined
 from tidegate_server.engine.storage.exact import WEIGHT, column_named
-from tidegate_server.engine.storage.expectations import exclude_dropped, exclude_quarantined
 
 _SAMPLED = 3
 _SHOWN = 300

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.core.sql.clock import at_moment
-from tidegate_server.engine.storage.predicate import select_matching
+from tidegate_server.engine.storage.content.predicate import select_matching
 
 
 def immutable_condition(order: RefreshOrder, frozen_at: datetime | None) -> str | None:

@@ -62,6 +62,10 @@ class Checkpoint:
             self._write(_COMMITTED, place.toString(), "commits", _BEFORE)
         return str(place.toString())
 
+    def delete(self) -> None:
+        """Delete it, with the table."""
+        self._files.delete(self._root, True)
+
     def offsets(self, place: str, batch: int) -> str:
         """Return the end offsets of a batch.
 

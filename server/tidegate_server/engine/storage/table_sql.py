@@ -1,0 +1,42 @@
+"""Parts of the SQL that creates tables: types, columns, properties."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pyspark.sql import types as T  # noqa: N812  Spark's own convention
+
+from tidegate_server.core.model.names import quote_identifier, quote_literal
+from tidegate_server.core.model.types import Column
+
+_PLAIN_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+
+
+def type_sql(data_type: T.DataType) -> str:
+    """Return a type in SQL, with names of fields quoted where necessary."""
+    match data_type:
+        case T.StructType():
+            fields = (f"{_field_name(f.name)}:{type_sql(f.dataType)}" for f in data_type.fields)
+            return f"struct<{','.join(fields)}>"
+        case T.ArrayType():
+            return f"array<{type_sql(data_type.elementType)}>"
+        case T.MapType():
+            return f"map<{type_sql(data_type.keyType)},{type_sql(data_type.valueType)}>"
+        case _:
+            return str(data_type.simpleString())
+
+
+def _field_name(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else quote_identifier(name)
+
+
+def column_sql(column: Column) -> str:
+    """Return a column definition, with NOT NULL, which keys need and downstream tables inherit."""
+    required = "" if column.nullable else " NOT NULL"
+    comment = f" COMMENT {quote_literal(column.comment)}" if column.comment else ""
+    return f"{quote_identifier(column.name)} {column.type}{required}{comment}"
+
+
+def property_list(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{quote_literal(k)} = {quote_literal(v)}" for k, v in properties.items())
