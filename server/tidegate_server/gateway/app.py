@@ -304,6 +304,7 @@ class Gateway:
         self._listener = _Listener(ThriftServer(config, sessions, access))
         self._http = HttpPort(services, sessions, embedded)
         self._supervisor.on_ready(self._engine_ready)
+        self._engines.before_work(services.ensure_catalogs)
 
     def __enter__(self) -> Gateway:
         """Listen, and start the engine in the background.
@@ -426,6 +427,7 @@ class Gateway:
     def _engine_ready(self, info: EngineInfo) -> None:
         logger.info("Engine %d is up: Spark %s", info.pid, info.spark_version)
         self._snapshot.invalidate()  # it may have been taken before the system tables existed
+        self._services.ensure_catalogs("")  # tables to recover may be in catalogs
         if self._recover_catalog:
             self._rebuild()
         else:

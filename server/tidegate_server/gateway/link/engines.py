@@ -75,6 +75,7 @@ class Engines:
         self._announce = announce
         self._hidden: Collection[str] = config.secret_variables
         self._changed: Callable[[], None] = lambda: None
+        self._before: Callable[[str], None] = lambda user: None
         engine = config.engine
         self._options = _options(config, settings, java_home)
         own = replace(self._options, settings={**settings, **engine.own_settings})
@@ -105,11 +106,17 @@ class Engines:
                 announce=announce,
                 changed=lambda: self._changed(),
             )
-            self.engine = RoutedEngine(self._flight, self.users, executor_of)
+            self.engine = RoutedEngine(
+                self._flight, self.users, executor_of, before_work=lambda user: self._before(user)
+            )
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` after an engine of a user has come up or was ended."""
         self._changed = callback
+
+    def before_work(self, callback: Callable[[str], None]) -> None:
+        """Call ``callback`` with the user before work on a table in the engine of a user."""
+        self._before = callback
 
     def start(self) -> None:
         """Start the gateway's own engine in the background."""

@@ -71,12 +71,22 @@ class RoutedEngine:
     """Implements :class:`~.client.Engine` over the gateway's own engine and those of users."""
 
     def __init__(
-        self, own: Engine, users: UserEngines, executor_of: Callable[[str], str | None]
+        self,
+        own: Engine,
+        users: UserEngines,
+        executor_of: Callable[[str], str | None],
+        *,
+        before_work: Callable[[str], None] = lambda user: None,
     ) -> None:
-        """``executor_of`` returns the executor of the table of an id; None if there is none."""
+        """Take what is routed between.
+
+        :param executor_of: returns the executor of the table of an id; None if there is none.
+        :param before_work: called with the user before work on a table in the user's engine.
+        """
         self._own = own
         self._users = users
         self._executor_of = executor_of
+        self._before_work = before_work
 
     def call(
         self,
@@ -91,6 +101,7 @@ class RoutedEngine:
         user = None if table is None else self._executor_of(table)
         if user is None:
             return self._own.call(request, on_progress=on_progress, wait=wait)
+        self._before_work(user)
         # Started if need be, even for those who do not wait for an engine that is being replaced.
         return self._users.of(user).call(request, on_progress=on_progress)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import LastCommitted
@@ -39,6 +41,21 @@ _SLOWEST_BEGIN = timedelta(minutes=5)
 """How long a refresh may stay QUEUED that waits neither for another one nor for its wave."""
 
 
+def _repaired(name: TableName, repair: Callable[[], None]) -> bool:
+    """Repair what belongs to a table; return False if its catalog does not allow that now.
+
+    :raises ServerError: for a table of the session catalog, or if there is no engine.
+    """
+    try:
+        repair()
+    except ServerError as problem:
+        if problem.code in ABSENCE or not name.is_foreign:
+            raise
+        logger.warning("%s is not recovered yet: %s", name, problem)
+        return False
+    return True
+
+
 class Recovery:
     """Repairs the store from the tables' own commits; may run at any time and is idempotent.
 
@@ -67,20 +84,22 @@ class Recovery:
         self._shared = shared
 
     def recover(self, now: datetime) -> bool:
-        """Recover everything that can be recovered now; False if some of it needs an engine."""
+        """Recover everything that can be recovered now; False if some of it needs an engine, or a
+        catalog that cannot be reached."""
+        complete = True
         try:
             for run in self._ledger.unfinished_runs():
                 if self._is_dead(run, now):
-                    self._close_dead_run(run, now)
+                    complete &= _repaired(run.table, partial(self._close_dead_run, run, now))
             for table in self._catalog.tables():
                 if self._is_stuck(table, now):
-                    self._remove(table)
+                    complete &= _repaired(table.name, partial(self._remove, table))
         except ServerError as error:
             if error.code not in ABSENCE:
                 raise
             logger.info("recovery waits for an engine: %s", error)
             return False
-        return True
+        return complete
 
     def _is_dead(self, run: RefreshRun, now: datetime) -> bool:
         if self._refresher.at_work(run.refresh_id):
