@@ -29,6 +29,7 @@ pytestmark = pytest.mark.faults
 
 LEASE = 2.0
 LONGER_THAN_LEASE = 3 * LEASE
+SETTINGS = (f"--set=scheduler.lease={LEASE}", "--set=engine.iceberg=true")
 WAIT = 240.0
 LANDED = {Point.AFTER_COMMIT, Point.BEFORE_STORE, Point.AFTER_STORE}
 """Where the refresh's version is there already."""
@@ -45,13 +46,18 @@ class Case:
     victim: str
     fate: signal.Signals
     mode: str
+    schema: str = "spark_catalog.default"
+    """Where the table is: a schema of Delta tables, or of Iceberg tables."""
 
     def __str__(self) -> str:
-        return f"{self.mode}-{self.point.value}-{self.victim}-{self.fate.name}"
+        said = f"{self.mode}-{self.point.value}-{self.victim}-{self.fate.name}"
+        return f"{said}-iceberg" if self.schema == ICEBERG else said
 
 
+ICEBERG = "lake.db"
 ALL = [
-    Case(point, victim, fate, mode)
+    Case(point, victim, fate, mode, schema)
+    for schema in ("spark_catalog.default", ICEBERG)
     for mode in ("INCREMENTAL", "FULL")
     for point in Point
     if point in REFRESH
@@ -61,6 +67,7 @@ ALL = [
 TELLING = [
     Case(Point.AFTER_COMMIT, "engine", signal.SIGKILL, "INCREMENTAL"),
     Case(Point.BEFORE_COMMIT, "gateway", signal.SIGSTOP, "INCREMENTAL"),
+    Case(Point.AFTER_COMMIT, "engine", signal.SIGKILL, "INCREMENTAL", ICEBERG),
 ]
 
 
@@ -96,17 +103,24 @@ def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Faults:
 
 @pytest.mark.timeout(0 if FULL else 1800)
 def test_crash_matrix(start_server: StartServer, faults: Faults, tmp_path: Path) -> None:
-    server = start_server(f"--set=scheduler.lease={LEASE}")
+    server = start_server(*SETTINGS)
+    server.wait_for_engine()
+    place = f"'catalog-type' = 'hadoop', 'warehouse' = '{tmp_path / 'lake'}'"
+    named_rows(
+        server,
+        f"CREATE CATALOG lake WITH ('type' = 'iceberg', {place})",
+        f"CREATE SCHEMA {ICEBERG}",
+    )
     for number, case in enumerate(ALL if FULL else TELLING):
         server.wait_for_engine()
-        table = f"mt{number}"
+        table = f"{case.schema}.mt{number}"
         prepare(server, table, f"src{number}", case.mode)
-        before = committed_epochs(server.data, table)
+        before = committed_epochs(server, table)
         faults.arm(case.point)
         with refreshing(server, table):
             server = suffer(case, server, faults, start_server)
         state = final_state(server, table)
-        after = committed_epochs(server.data, table)
+        after = committed_epochs(server, table)
         check(case, server, table, before, after)
         print(f"{case}: run {state}, versions {before} -> {after}, all verified")  # noqa: T201
 
@@ -161,7 +175,7 @@ def suffer(case: Case, server: Server, faults: Faults, start: StartServer) -> Se
         return server
     server.process.wait()
     assert psutil.wait_procs(everything, timeout=WAIT)[1] == []
-    return start(f"--set=scheduler.lease={LEASE}")
+    return start(*SETTINGS)
 
 
 def final_state(server: Server, table: str) -> str:
@@ -175,9 +189,14 @@ def final_state(server: Server, table: str) -> str:
     return newest()
 
 
-def committed_epochs(data: Path, table: str) -> list[int]:
+def committed_epochs(server: Server, table: str) -> list[int]:
     """Return the epochs of a table's commits, oldest first, as its own log has them."""
-    (log,) = (data / "warehouse").rglob(f"{table}-*/_delta_log")
+    if table.startswith(ICEBERG):
+        summary = "summary['tidegate.refresh'] AS refresh"
+        rows = named_rows(server, f"SELECT {summary} FROM {table}.snapshots ORDER BY committed_at")
+        return [int(json.loads(str(row["refresh"]))["epoch"]) for row in rows]
+    name = table.rpartition(".")[2]
+    (log,) = (server.data / "warehouse").rglob(f"{name}-*/_delta_log")
     epochs = []
     for file in sorted(log.glob("*.json")):
         actions = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
@@ -195,7 +214,7 @@ def check(case: Case, server: Server, table: str, before: list[int], after: list
         assert len(after) == len(before) + 1, case
     assert after == sorted(set(after)), case
     named_rows(server, f"ALTER MATERIALIZED TABLE {table} REFRESH")
-    assert len(committed_epochs(server.data, table)) == len(before) + 1, case
+    assert len(committed_epochs(server, table)) == len(before) + 1, case
     found = {(r["k"], r["n"]) for r in named_rows(server, f"SELECT * FROM {table}")}
     assert found == {("a", 11), (None, 3), ("c", 5)}, case
     for version in versions(server, table):
