@@ -128,8 +128,7 @@ class IcebergWriter:
         nothing = java(session).org.apache.spark.api.python.PythonUtils.toScalaMap({})
         with active_session(session):
             relation = relation_of(session, self.java.target(found.table, name))
-            query = frame._jdf.queryExecution().analyzed()
-            frame_of(session, append.byPosition(relation, query, nothing))
+            frame_of(session, append.byPosition(relation, _planned(session, frame), nothing))
         return self.java.written(found.table, name)
 
     @contextmanager
@@ -234,6 +233,19 @@ class IcebergWriter:
         history = () if found is None else found.recent
         own = (each for each in history if each.metadata.get("refresh_id") == order.refresh_id)
         return next(own, None)
+
+
+def _planned(session: SparkSession, frame: Any) -> Any:
+    """Return a plan for the rows of a frame that a command can contain.
+
+    Delta prepares the scans of a query, but not all of those in a command. Rows that are observed
+    have to be in the command, which reports what was observed.
+    """
+    execution = frame._jdf.queryExecution()
+    if "CollectMetrics" in str(execution.analyzed().toString()):
+        return execution.analyzed()
+    rows = scala_object(java(session), "org.apache.spark.sql.execution.LogicalRDD")
+    return rows.fromDataset(execution.toRdd(), frame._jdf, False)
 
 
 def _lost(name: TableName) -> ServerError:
