@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from tidegate_server.core.connectors.columns import ConnectorColumn, ConnectorTable
-from tidegate_server.core.model.names import quote_identifier, quote_literal
+from tidegate_server.core.model.names import quote_identifier, quote_literal, quote_pairs
 
 DEFINITION_PROPERTY = "connector.definition"
 """The property of a view that has the definition."""
@@ -28,14 +28,8 @@ def definition_sql(table: ConnectorTable, comment: str | None = None) -> str:
         words.append(f"COMMENT {quote_literal(comment)}")
     if table.partition_keys:
         words.append(f"PARTITIONED BY ({_names(table.partition_keys)})")
-    words.append(f"WITH ({pairs_sql(table.options)})")
+    words.append(f"WITH ({quote_pairs(table.options)})")
     return " ".join(words)
-
-
-def pairs_sql(given: Mapping[str, str]) -> str:
-    """Return options or properties as SQL."""
-    pairs = (f"{quote_literal(key)} = {quote_literal(value)}" for key, value in given.items())
-    return ", ".join(pairs)
 
 
 def with_comment(query: str, definition: str) -> str:

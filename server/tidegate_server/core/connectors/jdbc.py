@@ -12,7 +12,7 @@ from tidegate_server.core.connectors import options
 from tidegate_server.core.connectors.columns import ConnectorTable, select
 from tidegate_server.core.connectors.options import OptionError
 from tidegate_server.core.connectors.sinks import Sink, Unwritable, marked
-from tidegate_server.core.model.names import DEFAULT_CATALOG, quote_identifier, quote_literal
+from tidegate_server.core.model.names import DEFAULT_CATALOG, quote_identifier, quote_pairs
 from tidegate_server.core.model.types import TypeKind, parse_type
 
 _CONNECTION = (
@@ -69,7 +69,7 @@ _NOT_WRITTEN = (
     *(TypeKind.ARRAY, TypeKind.MAP, TypeKind.STRUCT, TypeKind.VARIANT, TypeKind.VOID),
     *(TypeKind.INTERVAL, TypeKind.INTERVAL_DAY_TIME, TypeKind.INTERVAL_YEAR_MONTH),
 )
-"""The types of columns of which databases have nothing alike, or each something else."""
+"""Types that databases lack, or that each of them has in its own way."""
 
 
 def jdbc_view(table: ConnectorTable) -> str:
@@ -126,8 +126,7 @@ def _reading(given: Mapping[str, Any]) -> str:
     found = {spark: str(given[name]) for name, spark in _PARTITIONS.items() if name in given}
     if _FETCH_SIZE in given:
         found["fetchsize"] = str(given[_FETCH_SIZE])
-    pairs = (f"{quote_literal(key)} = {quote_literal(value)}" for key, value in found.items())
-    return f" WITH ({', '.join(pairs)})" if found else ""
+    return f" WITH ({quote_pairs(found)})" if found else ""
 
 
 def _sink(

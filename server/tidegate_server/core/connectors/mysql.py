@@ -177,7 +177,7 @@ def source_of(parameters: Mapping[str, str]) -> MySqlSource:
 def events_query(text: str, stream: str) -> str | None:
     """Return the query of all events of a table, from that of its rows; None for another query.
 
-    :param stream: the query of the events alone, of which the first is marked.
+    :param stream: the query that reads the events, which the mark of the view has.
     """
     mark = text.find(" /* changes by ")
     head = text.find(" */ FROM ", mark)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 DEFAULT_CATALOG = "spark_catalog"
@@ -26,6 +27,11 @@ def quote_identifier(name: str) -> str:
 def quote_literal(text: str) -> str:
     """Return ``text`` as a Spark string literal whose value is exactly ``text``."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def quote_pairs(given: Mapping[str, str]) -> str:
+    """Return options or properties in SQL, as OPTIONS, WITH and TBLPROPERTIES list them."""
+    return ", ".join(f"{quote_literal(k)} = {quote_literal(v)}" for k, v in given.items())
 
 
 @dataclass(frozen=True, slots=True, order=True)

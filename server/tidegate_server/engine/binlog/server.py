@@ -108,7 +108,7 @@ def begin_snapshot(connection: Any, request: ReadRequest) -> Position:
     """Begin a transaction that reads the table, and return a position from which it changes.
 
     A transaction is in the binlog before others see its rows, so the position must be that of the
-    snapshot: MariaDB tells it. In MySQL it is taken while nobody writes into the table.
+    snapshot: MariaDB reports it. In MySQL it is taken while the table is locked for writers.
 
     :raises pymysql.MySQLError: if the table cannot be locked.
     """
@@ -123,7 +123,7 @@ def begin_snapshot(connection: Any, request: ReadRequest) -> Position:
 
 
 def begin_locked(cursor: Cursor, endpoint: Endpoint, database: str, table: str) -> Position:
-    """Begin the transaction of a cursor while another connection lets nobody write; see above."""
+    """Begin the transaction of a cursor while another connection holds a lock against writers."""
     with (
         closing(pymysql.connect(**settings(endpoint))) as other,
         other.cursor() as locking,

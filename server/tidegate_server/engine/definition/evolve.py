@@ -32,6 +32,7 @@ from tidegate_server.core.model.names import (
     qualify,
     quote_identifier,
     quote_literal,
+    quote_pairs,
 )
 from tidegate_server.core.model.types import Schema
 from tidegate_server.core.sql.assertions import spark_condition
@@ -49,7 +50,6 @@ from tidegate_server.engine.storage.table_properties import (
     PROPERTY_ID,
     PROPERTY_QUARANTINE_OF,
 )
-from tidegate_server.engine.storage.table_sql import property_list
 
 _ASSERTION = "the assertion"
 _NOT_PER_ROW: Mapping[str, str] = {
@@ -270,7 +270,7 @@ def view_sql(request: PutView, *, replacing: bool) -> str:
     rows = f"{request.storage.quoted()}{_row_condition(request)}"
     return (
         f"{words} {request.name.quoted()} ({listed}){comment} "
-        f"TBLPROPERTIES ({property_list(properties)}) "
+        f"TBLPROPERTIES ({quote_pairs(properties)}) "
         f"AS SELECT {shown} FROM (SELECT {_inner_columns(request.columns)} FROM {rows})"
     )
 

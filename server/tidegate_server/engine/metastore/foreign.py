@@ -14,7 +14,7 @@ from tidegate_server.core.messages.requests import ListCatalog
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.types import Column
 from tidegate_server.engine.gate.catalogs import load_catalog
-from tidegate_server.engine.storage.jvm import active_session, is_instance, java
+from tidegate_server.engine.storage.jvm import active_session, is_instance, java, string_array
 
 _TABLES: Final = "org.apache.spark.sql.connector.catalog.TableCatalog"
 _NAMESPACES: Final = "org.apache.spark.sql.connector.catalog.SupportsNamespaces"
@@ -47,7 +47,7 @@ def _list(spark: SparkSession, catalog: Any, request: ListCatalog) -> TableList:
         for schema in schemas:
             tables += [
                 _table(catalog, identifier, ".".join(schema), request)
-                for identifier in catalog.listTables(_array(spark, schema))
+                for identifier in catalog.listTables(string_array(spark, schema))
                 if named.fullmatch(str(identifier.name()))
             ]
     return TableList(schemas=tuple(map(".".join, schemas)), tables=tuple(tables))
@@ -60,7 +60,7 @@ def _namespaces(spark: SparkSession, catalog: Any) -> Iterator[tuple[str, ...]]:
     for _ in range(_DEPTH - 1):
         inner = []
         for each in level:
-            found = catalog.listNamespaces(_array(spark, each))
+            found = catalog.listNamespaces(string_array(spark, each))
             inner += [tuple(map(str, one)) for one in found]
         yield from inner
         level = inner
@@ -87,11 +87,3 @@ def _column(column: Any) -> Column:
         nullable=bool(column.nullable()),
         comment=None if comment is None else str(comment),
     )
-
-
-def _array(spark: SparkSession, parts: tuple[str, ...]) -> Any:
-    gateway: Any = spark.sparkContext._gateway
-    array = gateway.new_array(gateway.jvm.java.lang.String, len(parts))
-    for place, part in enumerate(parts):
-        array[place] = part
-    return array

@@ -17,6 +17,7 @@ from tidegate_server.core.model.names import (
     DEFAULT_SCHEMA,
     TableName,
     quote_identifier,
+    quote_pairs,
 )
 from tidegate_server.core.model.privileges import UNOWNED, SecuredKind
 from tidegate_server.engine.metastore.owners import Owners
@@ -25,7 +26,6 @@ from tidegate_server.engine.storage.delta.table_files import TableFiles
 from tidegate_server.engine.storage.jvm import items, java
 from tidegate_server.engine.storage.table_locations import PROPERTY_PLACE
 from tidegate_server.engine.storage.table_properties import PROPERTY_DEFINITION, PROPERTY_ID
-from tidegate_server.engine.storage.table_sql import property_list
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ def register_table(spark: SparkSession, request: RegisterTable) -> None:
     spark.sql(register_sql(name, request.location))
     if request.table_id and warehouse.contains(path):
         # Earlier versions did not set this property.
-        made = property_list({PROPERTY_PLACE: request.table_id})
+        made = quote_pairs({PROPERTY_PLACE: request.table_id})
         spark.sql(f"ALTER TABLE {name.quoted()} SET TBLPROPERTIES ({made})")
     # The entry would belong to the engine's own user.
     Owners(spark).set(SecuredKind.TABLE, name, UNOWNED)

@@ -32,7 +32,7 @@ from tidegate_server.engine.query.streams import stream_view
 from tidegate_server.engine.refresh.database_changes import take_changes
 from tidegate_server.engine.refresh.upsert import upsert
 from tidegate_server.engine.session.operations import Operation
-from tidegate_server.engine.storage.base import TableFormat, Written, fencing_error
+from tidegate_server.engine.storage.base import TableFormat, Written, check_epoch
 from tidegate_server.engine.storage.checkpoint import Checkpoint
 from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedRefresh
 
@@ -122,8 +122,7 @@ def ingest(
     before = last.version if last is not None else None
     if last is not None and last.refresh_id == order.refresh_id:
         return RefreshOutcome(plan=plan, from_version=None, to_version=before)
-    if last is not None and last.epoch >= order.epoch:
-        raise fencing_error(order, last)
+    check_epoch(order, last)
     written = _taken_in(order, last, session, format, operation)
     if written is None:
         nothing = replace(

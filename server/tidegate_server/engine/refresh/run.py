@@ -53,7 +53,7 @@ from tidegate_server.engine.storage.base import (
     DiffMismatchError,
     TableFormat,
     Written,
-    fencing_error,
+    check_epoch,
 )
 from tidegate_server.engine.storage.commit_record import (
     AggregateState,
@@ -116,8 +116,7 @@ def _refresh(
         )
         if last is not None and last.refresh_id == order.refresh_id:
             return RefreshOutcome(plan=plan, from_version=None, to_version=last.version)
-        if last is not None and last.epoch >= order.epoch:
-            raise fencing_error(order, last)
+        check_epoch(order, last)
         operation.check()
         outcome = _execute(planned, session, format, operation, resources)
         return replace(outcome, sources=planned.order.sources)

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidegate_server.engine.storage.jvm import java
+from tidegate_server.engine.storage.jvm import java, string_array
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def restore_session(session: SparkSession, known: DormantSession) -> None:
     if str(manager.currentCatalog().name()) != known.catalog:
         manager.setCurrentCatalog(known.catalog)
     if tuple(manager.currentNamespace()) != known.namespace:
-        manager.setCurrentNamespace(_string_array(session, known.namespace))
+        manager.setCurrentNamespace(string_array(session, known.namespace))
 
 
 def _state(session: SparkSession) -> Any:
@@ -95,12 +95,3 @@ def _settings(session: SparkSession, state: Any) -> dict[str, str]:
     writer = java(session).com.fasterxml.jackson.databind.ObjectMapper()
     found: dict[str, str] = json.loads(writer.writeValueAsString(state.conf().settings()))
     return found
-
-
-def _string_array(session: SparkSession, parts: tuple[str, ...]) -> Any:
-    context: Any = session.sparkContext
-    gateway = context._gateway
-    array = gateway.new_array(gateway.jvm.java.lang.String, len(parts))
-    for place, part in enumerate(parts):
-        array[place] = part
-    return array

@@ -150,6 +150,12 @@ def fencing_error(order: RefreshOrder, last: RecordedRefresh | None) -> ServerEr
     )
 
 
+def check_epoch(order: RefreshOrder, last: RecordedRefresh | None) -> None:
+    """Require an epoch above that of the last refresh; raises MT_REFRESH_FENCED."""
+    if last is not None and last.epoch >= order.epoch:
+        raise fencing_error(order, last)
+
+
 class SourceFormat(Protocol):
     """Reads the versions of tables; every method is thread-safe, and none starts a Spark job."""
 

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.model.names import TableName
-from tidegate_server.engine.storage.jvm import java, known_instance
+from tidegate_server.engine.storage.jvm import java, known_instance, string_array
 
 
 def catalog_of(spark: SparkSession, name: TableName) -> Any | None:
@@ -33,9 +33,4 @@ def identifier_of(spark: SparkSession, name: TableName) -> Any:
 
 def namespace_of(spark: SparkSession, schema: str) -> Any:
     """Return the name of a schema within its catalog."""
-    gateway: Any = spark.sparkContext._gateway
-    parts = schema.split(".")
-    namespace = gateway.new_array(gateway.jvm.java.lang.String, len(parts))
-    for place, part in enumerate(parts):
-        namespace[place] = part
-    return namespace
+    return string_array(spark, schema.split("."))

@@ -44,11 +44,13 @@ def user_metadata(
     partial: bool = False,
     base: int | None = None,
     breaks: str | None = None,
+    with_state: bool = True,
 ) -> str:
     """Return the metadata of a refresh's commit as JSON.
 
     :param base: the version the commit is based on; None if it replaces everything.
     :param breaks: the failed assertion of a held version.
+    :param with_state: whether it has the incremental state; False if that is stored beside it.
     """
     facts = {
         "mt": order.table_id,
@@ -69,7 +71,7 @@ def user_metadata(
         "commits": dict(record.source_commits) or None,
         "rolled_back_to": record.rolled_back_to,
         "offsets": record.offsets,
-        "totals": stored_incremental(record.incremental),
+        "totals": stored_incremental(record.incremental) if with_state else None,
         "provisos": record.preconditions and record.preconditions.value,
         "unique": record.unique or None,
         "frozen_at": record.frozen_at and record.frozen_at.isoformat(),
@@ -77,6 +79,27 @@ def user_metadata(
         "backfilled_from": record.backfilled_from,
     }
     return json.dumps(facts | {key: v for key, v in optional.items() if v is not None})
+
+
+def is_untouched(history: Iterable[Commit], version: int) -> bool:
+    """Say whether no commit after a version changed rows.
+
+    :param history: newest first; False if it ends before the version.
+    """
+    for commit in history:
+        if commit.version <= version:
+            return True
+        if not commit.keeps_rows:
+            return False
+    return False
+
+
+def unless_overtaken(
+    held: RecordedRefresh | None, last: RecordedRefresh | None
+) -> RecordedRefresh | None:
+    """Return a held version; None if the table has reached its epoch since."""
+    overtaken = held is not None and last is not None and last.epoch >= held.epoch
+    return None if overtaken else held
 
 
 def last_refresh(history: Iterable[Commit], materialized_id: str) -> RecordedRefresh | None:

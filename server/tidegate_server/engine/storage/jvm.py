@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
@@ -64,6 +64,15 @@ def kind(value: Any) -> str:
 def _class_names(client: Any) -> Java:
     """Return a class that names a class in one round trip, where ``getClass`` takes two."""
     return Java(JavaClass("org.apache.commons.lang3.ClassUtils", client))
+
+
+def string_array(spark: SparkSession, parts: Sequence[str]) -> Any:
+    """Return an array of Java strings."""
+    gateway: Any = spark.sparkContext._gateway
+    array = gateway.new_array(gateway.jvm.java.lang.String, len(parts))
+    for place, part in enumerate(parts):
+        array[place] = part
+    return array
 
 
 def items(sequence: Any) -> Iterator[Any]:

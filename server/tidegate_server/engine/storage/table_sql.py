@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 from tidegate_server.core.model.types import Column
 
+_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 _PLAIN_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -31,12 +31,19 @@ def _field_name(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else quote_identifier(name)
 
 
+def column_of(field: T.StructField) -> Column:
+    """Return a column of Spark's, with the type as it was declared."""
+    declared = field.metadata.get(_DECLARED)
+    return Column(
+        name=field.name,
+        type=str(declared) if declared else type_sql(field.dataType),
+        nullable=field.nullable,
+        comment=field.metadata.get("comment"),
+    )
+
+
 def column_sql(column: Column) -> str:
     """Return a column definition, with NOT NULL, which keys need and downstream tables inherit."""
     required = "" if column.nullable else " NOT NULL"
     comment = f" COMMENT {quote_literal(column.comment)}" if column.comment else ""
     return f"{quote_identifier(column.name)} {column.type}{required}{comment}"
-
-
-def property_list(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"{quote_literal(k)} = {quote_literal(v)}" for k, v in properties.items())

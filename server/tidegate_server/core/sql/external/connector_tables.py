@@ -11,12 +11,11 @@ from sqlglot.tokenizer_core import Token
 from tidegate_server.core.connectors.changes import change_key
 from tidegate_server.core.connectors.columns import ConnectorColumn, ConnectorTable
 from tidegate_server.core.connectors.columns import listed as listed_sql
-from tidegate_server.core.connectors.definition import pairs_sql
 from tidegate_server.core.connectors.options import OptionError
 from tidegate_server.core.connectors.sinks import upserts
 from tidegate_server.core.connectors.tables import PROPERTY, UnknownConnectorError, view_of
 from tidegate_server.core.errors import Code, ServerError
-from tidegate_server.core.model.names import quote_identifier, quote_literal
+from tidegate_server.core.model.names import quote_identifier, quote_literal, quote_pairs
 from tidegate_server.core.model.types import Column, Schema, TypeKind, parse_type
 from tidegate_server.core.sql import clauses
 from tidegate_server.core.sql.columns import ColumnList, column_list
@@ -59,7 +58,7 @@ def names_connector(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """A CREATE TABLE up to its options, of which each part may be missing."""
+    """A CREATE TABLE up to its options; every part may be missing."""
 
     name: Name
     temporary: bool
@@ -157,7 +156,7 @@ def connector_view(text: str, tokens: Sequence[Token]) -> Translated | None:
         what = f"The {error} of the table {'.'.join(name)}"
         raise unsupported(at, found.name_at, what, error.hint) from error
     if view.properties:
-        words.append(f"TBLPROPERTIES ({pairs_sql(view.properties)})")
+        words.append(f"TBLPROPERTIES ({quote_pairs(view.properties)})")
     return Translated(
         text=f"{' '.join(words)} AS {view.query}",
         remarks=tuple(_remarks(table, view.query)),

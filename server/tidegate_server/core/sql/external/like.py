@@ -133,7 +133,7 @@ def read_definition(definition: str) -> ConnectorTable:
 def plain_definition(
     columns: Schema, primary_key: Sequence[str], partition_keys: Sequence[str]
 ) -> ConnectorTable:
-    """Return the definition of a table of Spark, of which no options are taken."""
+    """Return the definition of a table of Spark, without options."""
     return ConnectorTable(
         columns=tuple(
             ConnectorColumn(

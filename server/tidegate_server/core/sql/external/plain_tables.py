@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlglot.tokenizer_core import Token
 
-from tidegate_server.core.connectors.definition import pairs_sql
 from tidegate_server.core.connectors.tables import PROPERTY
-from tidegate_server.core.model.names import quote_identifier, quote_literal
+from tidegate_server.core.model.names import quote_identifier, quote_literal, quote_pairs
 from tidegate_server.core.sql import clauses
 from tidegate_server.core.sql.columns import ColumnList, column_list
 from tidegate_server.core.sql.cursor import Cursor
@@ -63,7 +62,7 @@ def plain_table(text: str, tokens: Sequence[Token]) -> Translated:
             "have the same key."
         )
     if properties:
-        words.append(f"TBLPROPERTIES ({pairs_sql(properties)})")
+        words.append(f"TBLPROPERTIES ({quote_pairs(properties)})")
     if at.sees("AS"):
         words.append(text[at.offset :])
     elif listed.columns:

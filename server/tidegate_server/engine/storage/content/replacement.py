@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
@@ -13,7 +13,7 @@ from tidegate_server.core.model.names import quote_identifier
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.model.versions import PartitionSpec
 from tidegate_server.core.refresh.request import RefreshOrder
-from tidegate_server.engine.storage.base import fencing_error
+from tidegate_server.engine.storage.base import check_epoch
 from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedRefresh
 from tidegate_server.engine.storage.content.assertions import AssertionResult, check_assertions
 from tidegate_server.engine.storage.content.distribution import distribute
@@ -46,11 +46,14 @@ class Replacement:
         """What the commit records unless the refresh says otherwise."""
         return Strategy.PARTITION if self.some else Strategy.FULL
 
-    def rows_beside(self, table: DataFrame) -> DataFrame | None:
-        """Return the rows of a table that are not replaced; None if all are."""
-        if self.condition is None:
+    def rows_beside(self, order: RefreshOrder, stored: Callable[[], DataFrame]) -> DataFrame | None:
+        """Return the rows that are not replaced; None if all are, or no check needs them.
+
+        :param stored: returns the rows of the table.
+        """
+        if self.condition is None or not (order.key or order.assertions):
             return None
-        return table.where(~F.coalesce(F.expr(self.condition), F.lit(False)))
+        return stored().where(~F.coalesce(F.expr(self.condition), F.lit(False)))
 
 
 def replacement_of(
@@ -85,12 +88,16 @@ def replacement_of(
     )
 
 
-def fit_columns(frame: DataFrame, columns: Sequence[str], target: T.StructType) -> DataFrame:
+def fit_columns(
+    frame: DataFrame, columns: Sequence[str], target: T.StructType, carried: Sequence[str] = ()
+) -> DataFrame:
     """Name the query's columns, then cast and order them as the table has them.
 
     Columns that were added to the table since the refresh was ordered are NULL.
+
+    :param carried: the names of the frame's last columns, which are not cast.
     """
-    named = frame.toDF(*columns)
+    named = frame.toDF(*columns, *carried)
     known = {field.name.lower(): field.dataType for field in named.schema.fields}
 
     def fit(field: T.StructField) -> Column | str:
@@ -100,7 +107,7 @@ def fit_columns(frame: DataFrame, columns: Sequence[str], target: T.StructType) 
         value = F.lit(None) if found is None else F.col(column)
         return value.cast(field.dataType).alias(field.name)
 
-    return named.select(*map(fit, target.fields))
+    return named.select(*map(fit, target.fields), *map(quote_identifier, carried))
 
 
 def content_after(rows: DataFrame, beside: DataFrame | None, order: RefreshOrder) -> DataFrame:
@@ -124,8 +131,7 @@ def judge_content(
     :param last: its last refresh.
     :raises ServerError: MT_REFRESH_FENCED, MT_ASSERTION_FAILED.
     """
-    if last is not None and last.epoch >= order.epoch:
-        raise fencing_error(order, last)
+    check_epoch(order, last)
     return check_assertions(
         exclude_quarantined(content, order),
         exclude_quarantined(served, order),

@@ -10,7 +10,6 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T  # noqa: N812
 
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.faults import Point, pause_at
@@ -19,10 +18,11 @@ from tidegate_server.core.model.names import (
     TableName,
     quote_identifier,
     quote_literal,
+    quote_pairs,
     visible_name,
 )
 from tidegate_server.core.model.runs import ChangeMethod, Strategy
-from tidegate_server.core.model.types import Column, Schema
+from tidegate_server.core.model.types import Schema
 from tidegate_server.core.model.versions import PartitionSpec
 from tidegate_server.core.refresh.maintenance import (
     FilesRemoved,
@@ -41,7 +41,12 @@ from tidegate_server.engine.storage.base import (
     fencing_error,
     table_sql,
 )
-from tidegate_server.engine.storage.commit_metadata import last_refresh, user_metadata
+from tidegate_server.engine.storage.commit_metadata import (
+    is_untouched,
+    last_refresh,
+    unless_overtaken,
+    user_metadata,
+)
 from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedRefresh
 from tidegate_server.engine.storage.content.distribution import distribute
 from tidegate_server.engine.storage.content.expectations import (
@@ -49,7 +54,6 @@ from tidegate_server.engine.storage.content.expectations import (
     enforce,
 )
 from tidegate_server.engine.storage.content.replacement import (
-    Replacement,
     content_after,
     fit_columns,
     judge_content,
@@ -93,12 +97,11 @@ from tidegate_server.engine.storage.row_change import RowChange
 from tidegate_server.engine.storage.sources import Sources
 from tidegate_server.engine.storage.table_locations import PROPERTY_PLACE, TableLocations
 from tidegate_server.engine.storage.table_properties import PROPERTY_DEFINITION, PROPERTY_ID
-from tidegate_server.engine.storage.table_sql import property_list, type_sql
+from tidegate_server.engine.storage.table_sql import column_of
 
 logger = logging.getLogger(__name__)
 
 _INCREMENTAL = Strategy.INCREMENTAL.value
-_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 class DeltaFormat:
@@ -201,7 +204,7 @@ class DeltaFormat:
             raise error(Code.MT_NOT_FOUND, table=name)
         metadata = metadata_of(snapshot)
         return TableDescription(
-            schema=Schema(tuple(map(_column, fields_of(metadata)))),
+            schema=Schema(tuple(map(column_of, fields_of(metadata)))),
             partition_keys=tuple(metadata["partitionColumns"]),
             comment=metadata.get("description"),
             location=path_of(snapshot),
@@ -211,7 +214,7 @@ class DeltaFormat:
     def set_properties(self, name: TableName, properties: Mapping[str, str]) -> None:
         if properties:
             self._spark.sql(
-                f"ALTER TABLE {name.quoted()} SET TBLPROPERTIES ({property_list(properties)})"
+                f"ALTER TABLE {name.quoted()} SET TBLPROPERTIES ({quote_pairs(properties)})"
             )
 
     def evolve(
@@ -338,7 +341,8 @@ class DeltaFormat:
         new = replacement_of(frame, order, record, schema_of(snapshot), partitions, predicate)
         strategy = strategy or new.strategy
         base = self._base(order, snapshot) if new.some and not partial else None
-        beside = self._beside(new, order, snapshot)
+        version = int(snapshot.version())
+        beside = new.rows_beside(order, lambda: self.rows(frame.sparkSession, order.name, version))
         with check_key(new.rows, order, beside) as known:
             record = known.recorded_in(record)
             broken: Mapping[str, int] = {}
@@ -391,8 +395,7 @@ class DeltaFormat:
         versions = HeldVersions(self._spark, path_of(snapshot))
         waiting = versions.find(materialized_id, refresh_id)
         last = last_refresh(commits(self._jvm, snapshot), materialized_id)
-        overtaken = waiting is None or (last is not None and last.epoch >= waiting.epoch)
-        return None if overtaken else waiting
+        return unless_overtaken(waiting, last)
 
     def held_rows(self, name: TableName, refresh_id: str, session: SparkSession) -> DataFrame:
         snapshot = self._tables.newest_snapshot(name)
@@ -405,9 +408,7 @@ class DeltaFormat:
 
     def fit_columns(self, order: RefreshOrder, frame: DataFrame, *carried: str) -> DataFrame:
         target = schema_of(self._tables.target_snapshot(order))
-        for name in carried:
-            target.add(name, frame.schema[name].dataType)
-        return fit_columns(frame, (*order.columns, *carried), target)
+        return fit_columns(frame, order.columns, target, carried)
 
     def append(
         self, frame: DataFrame, order: RefreshOrder, record: CommitRecord, *, base: int
@@ -465,12 +466,7 @@ class DeltaFormat:
         )
 
     def untouched_since(self, order: RefreshOrder, version: int) -> bool:
-        for commit in self._tables.commits(order):
-            if commit.version <= version:
-                return True
-            if not commit.keeps_rows:
-                return False
-        return False
+        return is_untouched(self._tables.commits(order), version)
 
     def inspect_files(
         self, name: TableName, materialized_id: str, versions: Sequence[int], back: int
@@ -507,14 +503,6 @@ class DeltaFormat:
         last = last_refresh(commits(self._jvm, snapshot), order.table_id)
         return last.version if last is not None else None
 
-    def _beside(self, new: Replacement, order: RefreshOrder, snapshot: Any) -> DataFrame | None:
-        """Return the rows that are not replaced; None if all are, or no check needs them."""
-        if new.condition is None or not (order.key or order.assertions):
-            return None
-        return new.rows_beside(
-            self.rows(new.rows.sparkSession, order.name, int(snapshot.version()))
-        )
-
     def _overwrite(
         self,
         rows: DataFrame,
@@ -541,13 +529,3 @@ class DeltaFormat:
 
     def _last_change(self, snapshot: Any) -> Commit | None:
         return next((c for c in commits(self._jvm, snapshot) if not c.keeps_rows), None)
-
-
-def _column(field: T.StructField) -> Column:
-    declared = field.metadata.get(_DECLARED)
-    return Column(
-        name=field.name,
-        type=str(declared) if declared else type_sql(field.dataType),
-        nullable=field.nullable,
-        comment=field.metadata.get("comment"),
-    )

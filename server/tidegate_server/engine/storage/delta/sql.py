@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from tidegate_server.core.model.names import TableName, quote_identifier, quote_literal
+from tidegate_server.core.model.names import TableName, quote_identifier, quote_literal, quote_pairs
 from tidegate_server.core.model.types import Schema
-from tidegate_server.engine.storage.table_sql import column_sql, property_list
+from tidegate_server.engine.storage.table_sql import column_sql
 
 CHANGE_FEED = "delta.enableChangeDataFeed"
 _FEED_NAMES = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
@@ -43,7 +43,7 @@ def create_sql(
         parts.append(f"COMMENT {quote_literal(comment)}")
     if location is not None:
         parts.append(f"LOCATION {quote_literal(location)}")
-    parts.append(f"TBLPROPERTIES ({property_list(facts)})")
+    parts.append(f"TBLPROPERTIES ({quote_pairs(facts)})")
     return " ".join(parts)
 
 

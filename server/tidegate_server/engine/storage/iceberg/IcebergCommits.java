@@ -27,6 +27,8 @@ import org.apache.iceberg.spark.SparkSchemaUtil;
 import org.apache.iceberg.spark.source.SparkRewriteTable;
 import org.apache.iceberg.types.Type;
 import org.apache.iceberg.types.Types;
+import org.apache.spark.sql.catalyst.plans.logical.CollectMetrics;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.types.StructType;
 
 /**
@@ -42,6 +44,16 @@ public class IcebergCommits {
   /** Returns a table whose rows become files that are known under a name. */
   public SparkRewriteTable target(Table table, String name) {
     return new SparkRewriteTable(table, name);
+  }
+
+  /** Returns whether rows in a plan are observed. */
+  public boolean observes(LogicalPlan plan) {
+    if (plan instanceof CollectMetrics) return true;
+    scala.collection.Iterator all = plan.children().iterator();
+    while (all.hasNext()) {
+      if (observes((LogicalPlan) all.next())) return true;
+    }
+    return false;
   }
 
   /** Returns the files that Spark has written under a name. */

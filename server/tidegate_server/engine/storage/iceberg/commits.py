@@ -6,7 +6,8 @@ import logging
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
@@ -17,7 +18,7 @@ from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.refresh.request import RefreshOrder
-from tidegate_server.engine.storage.base import Written, fencing_error
+from tidegate_server.engine.storage.base import Written, check_epoch
 from tidegate_server.engine.storage.commit_metadata import last_refresh, user_metadata
 from tidegate_server.engine.storage.commit_record import (
     CommitRecord,
@@ -27,7 +28,7 @@ from tidegate_server.engine.storage.commit_record import (
 )
 from tidegate_server.engine.storage.content.expectations import find_expectation_error
 from tidegate_server.engine.storage.iceberg.definition import java_map
-from tidegate_server.engine.storage.iceberg.snapshots import EMPTY, Snapshot, keeps_rows
+from tidegate_server.engine.storage.iceberg.snapshots import Snapshot, keeps_rows
 from tidegate_server.engine.storage.iceberg.tables import (
     LoadedTable,
     live_table,
@@ -49,6 +50,8 @@ logger = logging.getLogger(__name__)
 STATE: Final = "tidegate.state"
 """The property with the incremental state after the refresh whose id is its first line: in the
 summary of a snapshot, it would be kept as long as the snapshot."""
+snapshot_metadata = partial(user_metadata, with_state=False)
+"""Returns what the summary of a snapshot has of a refresh."""
 _NONE: Final = -1
 """The id of a snapshot for the empty table, in ``IcebergCommits.java``."""
 
@@ -128,8 +131,20 @@ class IcebergWriter:
         nothing = java(session).org.apache.spark.api.python.PythonUtils.toScalaMap({})
         with active_session(session):
             relation = relation_of(session, self.java.target(found.table, name))
-            frame_of(session, append.byPosition(relation, _planned(session, frame), nothing))
+            frame_of(session, append.byPosition(relation, self._planned(session, frame), nothing))
         return self.java.written(found.table, name)
+
+    def _planned(self, session: SparkSession, frame: Any) -> Any:
+        """Return a plan for the rows of a frame that a command can contain.
+
+        Delta prepares the scans of a query, but not all of those in a command. Rows that are
+        observed have to be in the command, which reports what was observed.
+        """
+        execution = frame._jdf.queryExecution()
+        if self.java.observes(execution.analyzed()):
+            return execution.analyzed()
+        rows = scala_object(java(session), "org.apache.spark.sql.execution.LogicalRDD")
+        return rows.fromDataset(execution.toRdd(), frame._jdf, False)
 
     @contextmanager
     def reading(self, session: SparkSession, files: Any, found: LoadedTable) -> Iterator[DataFrame]:
@@ -207,10 +222,11 @@ class IcebergWriter:
         own = self._own_commit(order)
         if own is None:
             raise AssertionError("the commit that has just been made is in the table")
+        rows = int(added.rows())
         return Written(
             version=own.number,
-            rows=int(added.rows()),
-            rows_inserted=int(added.rows()),
+            rows=rows,
+            rows_inserted=rows,
             files_written=int(added.count()),
             bytes_written=int(added.size()),
         )
@@ -235,57 +251,8 @@ class IcebergWriter:
         return next(own, None)
 
 
-def _planned(session: SparkSession, frame: Any) -> Any:
-    """Return a plan for the rows of a frame that a command can contain.
-
-    Delta prepares the scans of a query, but not all of those in a command. Rows that are observed
-    have to be in the command, which reports what was observed.
-    """
-    execution = frame._jdf.queryExecution()
-    if "CollectMetrics" in str(execution.analyzed().toString()):
-        return execution.analyzed()
-    rows = scala_object(java(session), "org.apache.spark.sql.execution.LogicalRDD")
-    return rows.fromDataset(execution.toRdd(), frame._jdf, False)
-
-
 def _lost(name: TableName) -> ServerError:
     return error(Code.MT_DATA_LOST, table=str(name), reason="its Iceberg table does not exist")
-
-
-def check_epoch(order: RefreshOrder, last: RecordedRefresh | None) -> None:
-    """Require an epoch above that of the last refresh; raises MT_REFRESH_FENCED."""
-    if last is not None and last.epoch >= order.epoch:
-        raise fencing_error(order, last)
-
-
-def is_untouched(found: LoadedTable, version: int) -> bool:
-    """Say whether no snapshot after a version changed rows."""
-    for commit in commits_of(found):
-        if commit.version <= version:
-            return True
-        if not commit.keeps_rows:
-            return False
-    return version == EMPTY
-
-
-def snapshot_metadata(
-    order: RefreshOrder,
-    record: CommitRecord,
-    *,
-    strategy: str,
-    partial: bool = False,
-    base: int | None = None,
-    breaks: str | None = None,
-) -> str:
-    """Return what a snapshot's summary has of a refresh: all but the incremental state."""
-    return user_metadata(
-        order,
-        replace(record, incremental=None),
-        strategy=strategy,
-        partial=partial,
-        base=base,
-        breaks=breaks,
-    )
 
 
 def base_of(found: LoadedTable) -> int:

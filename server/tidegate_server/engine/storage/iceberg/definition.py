@@ -11,10 +11,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import Code, error
-from tidegate_server.core.model.names import TableName, quote_identifier, quote_literal
+from tidegate_server.core.model.names import TableName, quote_identifier, quote_literal, quote_pairs
 from tidegate_server.core.model.types import Schema
 from tidegate_server.engine.storage.jvm import java
-from tidegate_server.engine.storage.table_sql import column_sql, property_list
+from tidegate_server.engine.storage.table_sql import column_sql
 
 _COMMENT: Final = "comment"
 _LIMITED: Final = re.compile(r"\b(var)?char\(", re.IGNORECASE)
@@ -36,7 +36,7 @@ def create_sql(
         parts.append(f"PARTITIONED BY ({', '.join(map(quote_identifier, partition_keys))})")
     if comment is not None:
         parts.append(f"COMMENT {quote_literal(comment)}")
-    parts.append(f"TBLPROPERTIES ({property_list({**_FORMAT, **properties})})")
+    parts.append(f"TBLPROPERTIES ({quote_pairs({**_FORMAT, **properties})})")
     return " ".join(parts)
 
 

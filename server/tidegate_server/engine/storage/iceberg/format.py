@@ -10,14 +10,13 @@ from typing import Final
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.messages.requests import TablePlace
 from tidegate_server.core.model.names import TableName, visible_name
 from tidegate_server.core.model.runs import Strategy
-from tidegate_server.core.model.types import Column, Schema
+from tidegate_server.core.model.types import Schema
 from tidegate_server.core.model.versions import PartitionSpec
 from tidegate_server.core.refresh.maintenance import (
     FilesRemoved,
@@ -33,6 +32,7 @@ from tidegate_server.engine.storage.base import (
     fencing_error,
 )
 from tidegate_server.engine.storage.checkpoint import Checkpoint
+from tidegate_server.engine.storage.commit_metadata import is_untouched, unless_overtaken
 from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedRefresh
 from tidegate_server.engine.storage.content.distribution import distribute
 from tidegate_server.engine.storage.content.expectations import (
@@ -41,7 +41,6 @@ from tidegate_server.engine.storage.content.expectations import (
     messages,
 )
 from tidegate_server.engine.storage.content.replacement import (
-    Replacement,
     content_after,
     fit_columns,
     judge_content,
@@ -51,7 +50,7 @@ from tidegate_server.engine.storage.content.unique import check_key
 from tidegate_server.engine.storage.iceberg import maintenance
 from tidegate_server.engine.storage.iceberg.commits import (
     IcebergWriter,
-    is_untouched,
+    commits_of,
     last_commit_of,
     snapshot_metadata,
 )
@@ -68,7 +67,7 @@ from tidegate_server.engine.storage.iceberg.sources import IcebergSources
 from tidegate_server.engine.storage.iceberg.tables import LoadedTable, load_table
 from tidegate_server.engine.storage.row_change import RowChange
 from tidegate_server.engine.storage.table_properties import PROPERTY_ID
-from tidegate_server.engine.storage.table_sql import type_sql
+from tidegate_server.engine.storage.table_sql import column_of
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +111,7 @@ class IcebergFormat(IcebergSources):
         if found is None:
             raise error(Code.MT_NOT_FOUND, table=name)
         return TableDescription(
-            schema=Schema(tuple(map(_column, found.fields))),
+            schema=Schema(tuple(map(column_of, found.fields))),
             partition_keys=found.partition_keys,
             comment=found.properties.get("comment"),
             location=found.location,
@@ -200,7 +199,9 @@ class IcebergFormat(IcebergSources):
         strategy = strategy or new.strategy
         last = last_commit_of(found, order.table_id)
         base = last.version if last is not None and new.some and not partial else None
-        beside = self._beside(new, order, found)
+        beside = new.rows_beside(
+            order, lambda: self.rows(frame.sparkSession, order.name, _newest(found))
+        )
         with check_key(new.rows, order, beside) as known:
             record = known.recorded_in(record)
             broken: Mapping[str, int] = {}
@@ -245,9 +246,7 @@ class IcebergFormat(IcebergSources):
         if found is None:
             return None
         waiting = self._held(name).find(materialized_id, refresh_id)
-        last = last_commit_of(found, materialized_id)
-        overtaken = waiting is None or (last is not None and last.epoch >= waiting.epoch)
-        return None if overtaken else waiting
+        return unless_overtaken(waiting, last_commit_of(found, materialized_id))
 
     def held_rows(self, name: TableName, refresh_id: str, session: SparkSession) -> DataFrame:
         return self._held(name).rows(session, refresh_id)
@@ -257,13 +256,11 @@ class IcebergFormat(IcebergSources):
             self._held(name).clear(materialized_id)
 
     def fit_columns(self, order: RefreshOrder, frame: DataFrame, *carried: str) -> DataFrame:
-        target = T.StructType(list(self._writer.loaded(order.name).fields))
-        for name in carried:
-            target.add(name, frame.schema[name].dataType)
-        return fit_columns(frame, (*order.columns, *carried), target)
+        target = self._writer.loaded(order.name).fields
+        return fit_columns(frame, order.columns, target, carried)
 
     def untouched_since(self, order: RefreshOrder, version: int) -> bool:
-        return is_untouched(self._writer.loaded(order.name), version)
+        return is_untouched(commits_of(self._writer.loaded(order.name)), version)
 
     def append(
         self, frame: DataFrame, order: RefreshOrder, record: CommitRecord, *, base: int
@@ -336,24 +333,7 @@ class IcebergFormat(IcebergSources):
     def _held(self, name: TableName) -> HeldVersions:
         return HeldVersions(self._writer, name)
 
-    def _beside(
-        self, new: Replacement, order: RefreshOrder, found: LoadedTable
-    ) -> DataFrame | None:
-        """Return the rows that are not replaced; None if all are, or no check needs them."""
-        if new.condition is None or not (order.key or order.assertions):
-            return None
-        return new.rows_beside(self.rows(new.rows.sparkSession, order.name, _newest(found)))
-
 
 def _newest(found: LoadedTable) -> int:
     """Return the newest version of a table."""
     return EMPTY if found.current is None else found.current.number
-
-
-def _column(field: T.StructField) -> Column:
-    return Column(
-        name=field.name,
-        type=type_sql(field.dataType),
-        nullable=field.nullable,
-        comment=field.metadata.get("comment"),
-    )

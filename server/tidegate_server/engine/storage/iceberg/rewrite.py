@@ -10,15 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.core.refresh.request import RefreshOrder
-from tidegate_server.engine.storage.base import DiffMismatchError, Written
+from tidegate_server.engine.storage.base import DiffMismatchError, Written, check_epoch
 from tidegate_server.engine.storage.commit_record import CommitRecord
 from tidegate_server.engine.storage.content.distribution import redistribute_hashed
 from tidegate_server.engine.storage.exact import column_named, same
-from tidegate_server.engine.storage.iceberg.commits import (
-    IcebergWriter,
-    check_epoch,
-    last_commit_of,
-)
+from tidegate_server.engine.storage.iceberg.commits import IcebergWriter, last_commit_of
 from tidegate_server.engine.storage.iceberg.tables import LoadedTable
 from tidegate_server.engine.storage.row_change import RowChange
 
