@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.contract.stores import open_database
-from tidegate_server.core.config import LoginSection
+from tidegate_server.core.config_sections import LoginSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.gateway.auth.base import Identity
 from tidegate_server.gateway.auth.token_store import SqlTokenStore

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate_server.core.config import LoggingSection
+from tidegate_server.core.config_sections import LoggingSection
 from tidegate_server.core.data_directory import claim, restrict_access
 from tidegate_server.core.logs import LOG_FILE, PrivateLogFile, logging_to
 from tidegate_server.core.permissions import exposure, restrict, write_private

@@ -14,12 +14,8 @@ from pathlib import Path
 import pytest
 
 import tidegate
-from tidegate_server.core.config import (
-    Config,
-    EngineSection,
-    EngineUserSection,
-    ServerSection,
-)
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import EngineSection, EngineUserSection, ServerSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.gateway.app import Gateway

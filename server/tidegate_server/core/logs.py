@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from io import TextIOWrapper
 from pathlib import Path
 
-from tidegate_server.core.config import LoggingSection
+from tidegate_server.core.config_sections import LoggingSection
 from tidegate_server.core.log_context import current_log_context
 from tidegate_server.core.permissions import private_opener
 from tidegate_server.core.sql.redact import without

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.command.fakes import NOW, FixedClock
-from tidegate_server.core.config import AuditSection
+from tidegate_server.core.config_sections import AuditSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.log_context import log_context
 from tidegate_server.core.model.access import Access, Act, ObjectKind

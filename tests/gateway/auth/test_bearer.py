@@ -15,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from tidegate_server.core.config import JwtSection
+from tidegate_server.core.config_sections import JwtSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.gateway.auth import bearer
 from tidegate_server.gateway.auth.base import Identity

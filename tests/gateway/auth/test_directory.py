@@ -13,7 +13,8 @@ import trustme
 import tidegate
 from tests.gateway.auth.slapd import BASE, PEOPLE, DirectoryServer
 from tests.gateway.protocol.gateway import running_gateway
-from tidegate_server.core.config import Config, LdapSection, ServerSection
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import LdapSection, ServerSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.gateway.auth.base import AuthenticatedUser
 from tidegate_server.gateway.auth.directory import Directory

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tidegate_server.core.config import LoginSection, ProxySection
+from tidegate_server.core.config_sections import LoginSection, ProxySection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.gateway.auth.base import (
     AuthenticatedUser,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from tests.contract.examples import NOON
 from tests.contract.examples import table as example
 from tests.gateway.command.fakes import FakeEngine, World, analysis
-from tidegate_server.core.config import AuthorizationSection, Config, ServerSection
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import AuthorizationSection, ServerSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import (
     CatalogInspected,

@@ -15,7 +15,8 @@ from tests.contract.examples import NOON, name, run, source, table
 from tests.gateway.observability.receiver import receiving
 from tests.gateway.scheduler.fakes import FakeClock
 from tests.gateway.test_app import FAKE_ENGINE
-from tidegate_server.core.config import AlertsSection, Config, EngineSection, ServerSection
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import AlertsSection, EngineSection, ServerSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState

@@ -13,7 +13,8 @@ import pytest
 from tests.contract.examples import NOON
 from tests.gateway.command.fakes import FixedClock
 from tests.gateway.command.guarded import LOGINS, READS_M, Guarded, selecting
-from tidegate_server.core.config import AuthorizationSection, Config
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import AuthorizationSection
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.messages.requests import CloseResult, Execute, Survey

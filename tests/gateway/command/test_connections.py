@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.gateway.command.guarded import LOGINS, Guarded, outcome_as, run_as
-from tidegate_server.core.config import AuthorizationSection, Config
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import AuthorizationSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.messages.requests import CheckCatalog, PutCatalogs

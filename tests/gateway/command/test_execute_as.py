@@ -9,7 +9,8 @@ import pytest
 from tests.contract.examples import vary
 from tests.gateway.command.fakes import World
 from tests.gateway.command.guarded import DAILY, OTHER, Guarded, SurveyingEngine, admit, grant
-from tidegate_server.core.config import AuthorizationSection, Config
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import AuthorizationSection
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.model.access import Access, Act, Admission, ObjectKind

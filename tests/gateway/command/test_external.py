@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.gateway.command.guarded import Guarded, run_as
-from tidegate_server.core.config import AuthorizationSection, Config
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import AuthorizationSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.model.access import Access, Act, ObjectKind

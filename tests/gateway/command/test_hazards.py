@@ -7,7 +7,8 @@ from typing import get_args
 import pytest
 
 from tests.gateway.command.guarded import LOGINS, Guarded
-from tidegate_server.core.config import AuthorizationSection, Config, Hazard
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import AuthorizationSection, Hazard
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.model.access import Access, Act, ObjectKind

@@ -8,7 +8,7 @@ import pytest
 
 from tests.gateway.command.fakes import analysis, name
 from tests.gateway.command.guarded import GIVEN, READS_M, Guarded, of_system, selecting
-from tidegate_server.core.config import AuthorizationSection
+from tidegate_server.core.config_sections import AuthorizationSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Reading, Surveyed
 from tidegate_server.core.messages.requests import Survey

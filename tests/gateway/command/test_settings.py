@@ -7,7 +7,8 @@ import pytest
 
 from tests.gateway.command.fakes import World
 from tests.gateway.command.guarded import LOGINS, Guarded
-from tidegate_server.core.config import AuthorizationSection, Config
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import AuthorizationSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Answer, Executed, Surveyed
 from tidegate_server.core.messages.requests import Execute, Request

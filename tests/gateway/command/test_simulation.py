@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from tests.contract.examples import table
 from tests.gateway.scheduler.fakes import FakeClock, FakeSources, HeldExecutor
-from tidegate_server.core.config import SchedulerSection
+from tidegate_server.core.config_sections import SchedulerSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import Answer, Done, LastCommitted, Progress, Refreshed
 from tidegate_server.core.messages.requests import ChunkTicket, LastCommit, Refresh, Request

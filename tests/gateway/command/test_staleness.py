@@ -10,7 +10,8 @@ import pytest
 from tests.contract.examples import run
 from tests.gateway.command.fakes import NOW, World, analysis
 from tests.gateway.command.guarded import SurveyingEngine
-from tidegate_server.core.config import AuthorizationSection, Config, ServerSection
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import AuthorizationSection, ServerSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Reading, Surveyed
 from tidegate_server.core.messages.requests import Execute, Survey

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.test_app import build
-from tidegate_server.core.config import Config, EngineSection
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import EngineSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.gateway.app import Gateway
 from tidegate_server.gateway.link.cluster import check_cluster_storage

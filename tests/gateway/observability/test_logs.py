@@ -11,7 +11,7 @@ import pytest
 
 import tidegate
 from tests.gateway.protocol.gateway import Gateway, running_gateway
-from tidegate_server.core.config import LoggingSection
+from tidegate_server.core.config_sections import LoggingSection
 from tidegate_server.core.log_context import current_log_context, log_context
 from tidegate_server.core.logs import LOG_FILE, JsonLines, TextLines, logging_to
 

@@ -15,7 +15,8 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
-from tidegate_server.core.config import Config, ServerSection
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import ServerSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import (
     Done,

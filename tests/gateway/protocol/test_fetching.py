@@ -17,7 +17,8 @@ from tests.gateway.protocol.peer import CODES, Peer, V, numbers, open_peer
 from tidegate.wire.service import (
     ttypes,
 )
-from tidegate_server.core.config import Config, ServerSection
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import ServerSection
 
 
 def test_pages_tell_their_offset_and_whether_more_follows(gateway: Gateway, peer: Peer) -> None:

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 import tidegate
 from tests.gateway.protocol.certificates import authority
 from tests.gateway.protocol.gateway import Gateway, eventually, running_gateway
-from tidegate_server.core.config import Config, ServerSection
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import ServerSection
 
 PLAIN = b"\x01\x00\x00\x00\x05PLAIN"
 DIGEST = b"\x01\x00\x00\x00\x0aDIGEST-MD5\x02\x00\x00\x00\x00"

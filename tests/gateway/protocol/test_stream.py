@@ -19,7 +19,8 @@ from tidegate.wire.service import (
     accelerated_protocol,
     ttypes,
 )
-from tidegate_server.core.config import Config, ServerSection
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import ServerSection
 
 
 def exchange(gateway: Gateway, data: bytes, size: int = 65536) -> bytes:

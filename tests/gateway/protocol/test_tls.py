@@ -20,7 +20,8 @@ import tidegate
 from tests.gateway.protocol.addresses import own_address
 from tests.gateway.protocol.certificates import Authority, authority
 from tests.gateway.protocol.gateway import Gateway, rows_of, running_gateway
-from tidegate_server.core.config import Config, TlsSection
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import TlsSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.gateway.protocol.tls import load_certificates
 

@@ -11,7 +11,8 @@ import pytest
 import tidegate
 from tests.contract.examples import table
 from tests.gateway.protocol.gateway import FakeCatalog, Gateway, running_gateway
-from tidegate_server.core.config import AuthorizationSection, Config, ServerSection
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import AuthorizationSection, ServerSection
 from tidegate_server.core.model.names import TableName
 
 NAME = TableName("spark_catalog", "default", "hidden")

@@ -12,7 +12,8 @@ from starlette.datastructures import Headers
 
 from tests.contract.examples import table
 from tests.gateway.rest.parts import Rest, rest_over_sqlite
-from tidegate_server.core.config import Config, ServerSection, TlsSection
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import ServerSection, TlsSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.gateway.rest.access import check_exposure, refusal
 from tidegate_server.gateway.rest.app import build

@@ -14,7 +14,8 @@ from starlette.routing import Route
 from tests.contract.examples import name, run, table
 from tests.gateway.command.fakes import NOW
 from tests.gateway.rest.parts import Rest, rest_over_sqlite
-from tidegate_server.core.config import AuthorizationSection, Config
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import AuthorizationSection
 from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.refresh.request import RefreshRequest

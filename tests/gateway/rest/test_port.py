@@ -13,7 +13,8 @@ import tidegate
 from tests.gateway.command.fakes import FixedClock
 from tests.gateway.test_app import build, cursor_of
 from tests.support.waiting import wait_until
-from tidegate_server.core.config import Config, ServerSection
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import ServerSection
 from tidegate_server.gateway import app
 from tidegate_server.gateway.app import Gateway
 from tidegate_server.gateway.store import database

@@ -13,7 +13,7 @@ import pytest
 
 from tests.contract.examples import NOON, name, run, source, table
 from tests.gateway.scheduler.fakes import FakeClock, FakeRunner, FakeSources, HeldExecutor
-from tidegate_server.core.config import SchedulerSection
+from tidegate_server.core.config_sections import SchedulerSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.runs import Strategy, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState

@@ -16,7 +16,8 @@ from tests.gateway.protocol.gateway import (
     eventually,
     services,
 )
-from tidegate_server.core.config import Config, ServerSection
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import ServerSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import Cancel, CheckSettings, CloseSession, ListNames
 from tidegate_server.core.model.external import ExternalObject

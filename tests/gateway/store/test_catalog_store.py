@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.contract.examples import NOON
-from tidegate_server.core.config import CatalogStoreSection, Config
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import CatalogStoreSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.external import ExternalObject
 from tidegate_server.core.model.privileges import UNOWNED, SecuredKind

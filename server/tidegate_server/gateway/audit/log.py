@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from tidegate_server.core.config import AuditSection
+from tidegate_server.core.config_sections import AuditSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.clock import Clock, SystemClock
 from tidegate_server.gateway.audit.file import RotatedFile

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate_server.core.config import AuthMethod, Config
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import AuthMethod
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.clock import Clock
 from tidegate_server.gateway.auth.base import (

@@ -14,7 +14,7 @@ import jwt
 from jwt import PyJWKSet
 from jwt.exceptions import InvalidTokenError, PyJWTError
 
-from tidegate_server.core.config import JwtSection
+from tidegate_server.core.config_sections import JwtSection
 from tidegate_server.core.errors import Code, error
 from tidegate_server.gateway.auth.base import Identity, login_error
 from tidegate_server.gateway.auth.logins import is_usable_name, usable_groups

@@ -15,7 +15,7 @@ from ldap3.core.exceptions import LDAPException
 from ldap3.utils.conv import escape_filter_chars
 from ldap3.utils.dn import escape_rdn
 
-from tidegate_server.core.config import LdapSection
+from tidegate_server.core.config_sections import LdapSection
 from tidegate_server.core.errors import Code, error
 from tidegate_server.gateway.auth.base import AuthenticatedUser, login_error
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import gssapi
 from gssapi.exceptions import GSSError
 
-from tidegate_server.core.config import KerberosSection
+from tidegate_server.core.config_sections import KerberosSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.gateway.auth.base import Identity, login_error
 from tidegate_server.gateway.auth.logins import is_usable_name

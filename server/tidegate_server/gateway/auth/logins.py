@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from tidegate_server.core.config import LoginSection
+from tidegate_server.core.config_sections import LoginSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.privileges import UNOWNED, is_role_owner
 from tidegate_server.gateway.auth.base import (

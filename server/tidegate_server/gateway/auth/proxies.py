@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 
-from tidegate_server.core.config import ProxySection
+from tidegate_server.core.config_sections import ProxySection
 from tidegate_server.core.errors import Code, error
 from tidegate_server.gateway.auth.base import Identity, Peer
 from tidegate_server.gateway.auth.logins import is_usable_name

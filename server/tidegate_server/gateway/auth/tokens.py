@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from tidegate_server.core.config import LoginSection
+from tidegate_server.core.config_sections import LoginSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.clock import Clock
 from tidegate_server.gateway.auth.base import Identity, login_error

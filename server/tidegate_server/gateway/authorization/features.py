@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tidegate_server.core.config import Config, Hazard
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import Hazard
 from tidegate_server.core.model.access import Features
 from tidegate_server.core.model.external import ExternalObject
 from tidegate_server.core.model.privileges import CATALOG_KINDS, EXTERNAL_KINDS, SecuredKind

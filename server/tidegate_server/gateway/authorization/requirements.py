@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from tidegate_server.core.config import Hazard
+from tidegate_server.core.config_sections import Hazard
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.gateway.authorization.rights import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidegate_server.core.config import Config, Hazard
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import Hazard
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.zones import SESSION_ZONE
 from tidegate_server.gateway.authorization.features import distinguishes_users, may_use

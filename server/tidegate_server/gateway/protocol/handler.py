@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tidegate.wire.service import decode_struct, encode_struct, ttypes
-from tidegate_server.core.config import ServerSection
+from tidegate_server.core.config_sections import ServerSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.log_context import bind_log_context, log_context
 from tidegate_server.core.model.result import Result

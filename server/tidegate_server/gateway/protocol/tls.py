@@ -8,7 +8,7 @@ from asyncio import sslproto
 from pathlib import Path
 from typing import Final
 
-from tidegate_server.core.config import TlsSection
+from tidegate_server.core.config_sections import TlsSection
 from tidegate_server.core.errors import Code, error
 
 logger = logging.getLogger(__name__)

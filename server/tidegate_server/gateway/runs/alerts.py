@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 from httpx2 import InvalidURL
 
-from tidegate_server.core.config import AlertsSection, Config
+from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import AlertsSection
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.clock import Clock
 from tidegate_server.core.model.runs import RefreshRun, Trigger

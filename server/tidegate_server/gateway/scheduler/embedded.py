@@ -9,7 +9,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from tidegate_server.core.config import SchedulerSection
+from tidegate_server.core.config_sections import SchedulerSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.clock import Clock
 from tidegate_server.core.model.runs import RefreshRun
