@@ -37,7 +37,7 @@ def test_flinks_sections_are_read(tmp_path: Path) -> None:
     assert config.store_url == f"sqlite:///{tmp_path / 'catalogs' / 'store.db'}"
     assert config.scheduler.max_concurrent == 5
     assert config.options["table.materialized-table.conversion-from-table.enabled"] == "true"
-    check_server_options(config.options)
+    check_server_options(config)
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_a_contradiction_is_told(options: dict[str, str], url: str, told: str) -
         ("workflow-scheduler.url", "x", Code.MT_OPTION_UNKNOWN, "no option"),
         ("table.exec.mini-batch.enabled", "true", Code.MT_OPTION_UNKNOWN, "no option"),
         ("execution.checkpointing.timeout", "1 s", Code.MT_OPTION_UNKNOWN, "no option"),
-        ("kubernetes.cluster-id", "x", Code.MT_OPTION_UNKNOWN, "no option"),
+        ("kubernetes.cluster-id", "x", Code.MT_OPTION_VALUE, "[engines.NAME]"),
         ("refresh.retries", "1", Code.MT_OPTION_UNKNOWN, "materialized-table.refresh.retries"),
         ("materialized-table.trigger.exclude", "x", Code.MT_OPTION_VALUE, "WITH"),
         ("constraint.enforce", "FAIL", Code.MT_OPTION_VALUE, "WITH"),
-        ("execution.mode", "yarn-session", Code.MT_EXECUTION_MODE, "embedded, remote"),
+        ("execution.mode", "yarn-session", Code.MT_EXECUTION_MODE, "master = 'yarn'"),
         ("table.materialized-table.conversion-from-table.enabled", "yes", Code.MT_OPTION_VALUE, ""),
         ("materialized-table.initialize", "NEVER", Code.MT_OPTION_VALUE, "ON_SCHEDULE"),
         ("spark.sql.ansi.enabled", "true", Code.MT_OPTION_VALUE, "engine.settings"),
@@ -89,16 +89,16 @@ def test_a_contradiction_is_told(options: dict[str, str], url: str, told: str) -
 )
 def test_options_that_nobody_reads_are_refused(key: str, value: str, code: Code, told: str) -> None:
     with pytest.raises(ServerError) as caught:
-        check_server_options({key: value})
+        check_server_options(Config(options={key: value}))
     assert caught.value.code == code.name
     assert told in f"{caught.value.message} {caught.value.hint}"
 
 
 def test_a_scheduler_of_its_own_has_options_of_its_own() -> None:
     options = {"workflow-scheduler.type": "own", "workflow-scheduler.url": "http://x"}
-    check_server_options(options, embedded=False)
+    check_server_options(Config(options=options))
     with pytest.raises(ServerError, match="workflow-scheduler.typ") as caught:
-        check_server_options({"workflow-scheduler.typ": "own"}, embedded=False)
+        check_server_options(Config(options={**options, "workflow-scheduler.typ": "own"}))
     assert caught.value.hint == "Did you mean workflow-scheduler.type?"
 
 

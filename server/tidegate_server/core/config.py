@@ -28,6 +28,7 @@ from tidegate_server.core.config_sections import (
     AuthorizationSection,
     CatalogStoreSection,
     EngineSection,
+    EngineTargetSection,
     HttpSection,
     JwtSection,
     KerberosSection,
@@ -54,6 +55,7 @@ IN_MEMORY = "generic_in_memory"
 REDACTION_KEY = "spark.redaction.regex"
 
 _PREFIX = "TIDEGATE_"
+_ENGINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 FLINKS_SECTIONS = ("workflow-scheduler", "table", "materialized-table")
 
 
@@ -68,6 +70,8 @@ class Config(BaseSettings):
     """Directory of the store, the warehouse, the metastore, the spool and the logs."""
     server: ServerSection = ServerSection()
     engine: EngineSection = EngineSection()
+    engines: dict[str, EngineTargetSection] = Field(default_factory=dict)
+    """Engines beside the gateway's own, by the name that ``execution.engine`` refers to."""
     scheduler: SchedulerSection = SchedulerSection()
     store: StoreSection = StoreSection()
     catalog_store: CatalogStoreSection = CatalogStoreSection()
@@ -158,6 +162,23 @@ class Config(BaseSettings):
                 "engine.launcher needs engine.group_reads = true: the accounts of engines read "
                 "the data directory as members of its group"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _named_engines(self) -> Config:
+        """Check the sections of engines beside the gateway's own."""
+        if self.engines and self.engine.share == "user":
+            raise ValueError(
+                '[engines.NAME] cannot be used with engine.share = "user": an engine of several '
+                "tables would run the queries of several users"
+            )
+        for name in self.engines:
+            if not _ENGINE_NAME.fullmatch(name):
+                raise ValueError(
+                    f"[engines.{name}]: a name has up to 63 letters, digits, '-' and '_'"
+                )
+        if len({name.lower() for name in self.engines}) < len(self.engines):
+            raise ValueError("the names of [engines.NAME] must differ in more than case")
         return self
 
     @model_validator(mode="after")

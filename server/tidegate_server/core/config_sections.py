@@ -190,6 +190,35 @@ class ProxySection(Section):
     """Allowed client addresses and networks; none means any."""
 
 
+def _existing_files(jars: tuple[str, ...]) -> tuple[str, ...]:
+    """Reject what is no file, which Java would ignore."""
+    missing = [jar for jar in jars if not Path(jar).is_file()]
+    if missing:
+        raise ValueError(f"{missing[0]} is not a file")
+    return tuple(str(Path(jar).resolve()) for jar in jars)
+
+
+def mode_of(master: str, *, application: bool = False) -> str:
+    """Return the execution mode of a Spark master, in Flink's words.
+
+    :raises ValueError: if it is no master of Spark.
+    """
+    cluster = master.lower()
+    kind = "application" if application else "session"
+    if cluster.startswith("local"):
+        return "embedded"
+    if cluster.startswith("spark://"):
+        return "remote"
+    if cluster == "yarn":
+        return f"yarn-{kind}"
+    if cluster.startswith("k8s://"):
+        return f"kubernetes-{kind}"
+    raise ValueError(
+        f"{master} is no Spark master: write local[N], spark://host:port, yarn or "
+        "k8s://https://host:port"
+    )
+
+
 class EngineUserSection(Section):
     """What the engine of one user gets."""
 
@@ -204,6 +233,8 @@ class EngineSection(Section):
     driver_memory: str = "2g"
     shared_data: bool = False
     """Whether all machines of ``master`` have the data directory mounted at the same path."""
+    shared_warehouse: bool = False
+    """Whether they have the warehouse, a directory, mounted at the same path."""
     kafka: bool = False
     """Whether Spark's Kafka source is loaded, for STREAM read_kafka."""
     iceberg: bool = False
@@ -239,14 +270,55 @@ class EngineSection(Section):
     account: str = "{user}"
     """The account of the system that a user's engine runs under, with ``{user}`` in it."""
 
-    @field_validator("jars")
+    _jars = field_validator("jars")(_existing_files)
+
+    @field_validator("master")
     @classmethod
-    def _are_files(cls, jars: tuple[str, ...]) -> tuple[str, ...]:
-        """Reject what is no file, which Java would ignore."""
-        missing = [jar for jar in jars if not Path(jar).is_file()]
-        if missing:
-            raise ValueError(f"{missing[0]} is not a file")
-        return tuple(str(Path(jar).resolve()) for jar in jars)
+    def _known_master(cls, master: str) -> str:
+        """Reject what Spark would reject when it starts."""
+        mode_of(master)
+        return master
+
+
+class EngineTargetSection(Section):
+    """An engine beside the gateway's own, which refreshes the tables that choose it."""
+
+    master: str
+    """Its Spark master, which also determines the execution mode that it is for."""
+    application: bool = False
+    """Whether each table gets an engine of its own, instead of sharing one."""
+    cluster_id: str = ""
+    """The cluster as ``kubernetes.cluster-id`` or ``yarn.application.id`` names it; empty means
+    the name of the section."""
+    driver_memory: str = ""
+    """Empty means that of ``engine.driver_memory``."""
+    jars: tuple[str, ...] = ()
+    """Jars beyond ``engine.jars``."""
+    settings: dict[str, Secret] = Field(default_factory=dict, repr=False)
+    """Spark settings beyond ``engine.settings``."""
+    idle_timeout: Annotated[float, Field(gt=0)] = 900.0
+    """Seconds after which the engine ends if it is not used."""
+    max_engines: Annotated[int, Field(ge=1)] = 8
+    """With ``application``, how many engines run at the same time."""
+
+    _jars = field_validator("jars")(_existing_files)
+
+    @property
+    def mode(self) -> str:
+        """The execution mode that it is for, in Flink's words."""
+        return mode_of(self.master, application=self.application)
+
+    @model_validator(mode="after")
+    def _known_mode(self) -> EngineTargetSection:
+        """Check what depends on the master."""
+        mode = self.mode
+        if self.application and not mode.endswith("-application"):
+            raise ValueError("application = true is for masters of YARN and Kubernetes")
+        if not self.application and "max_engines" in self.model_fields_set:
+            raise ValueError("max_engines has no effect without application = true")
+        if self.cluster_id and not mode.endswith("-session"):
+            raise ValueError("cluster_id is for sessions on YARN and Kubernetes")
+        return self
 
 
 class SchedulerSection(Section):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from tidegate_server.core.data_directory import claim
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.logs import JsonLines, PrivateLogFile
 from tidegate_server.core.messages.answers import EngineInfo
@@ -30,6 +31,7 @@ from tidegate_server.engine.query.connector_sinks import install_connector_sinks
 from tidegate_server.engine.query.flink_functions import install_flink_functions
 from tidegate_server.engine.query.table_readers import install_table_readers
 from tidegate_server.engine.results.spool import Spool
+from tidegate_server.engine.results.staging import Staging
 from tidegate_server.engine.results.store import ResultStore
 from tidegate_server.engine.server import EngineServer
 from tidegate_server.engine.service import Service
@@ -75,12 +77,17 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
     lifetime.watch_jvm(spark)
     end_without_memory(spark)
     warm_up(spark)
+    staging = None
+    if options.exchange:
+        place = f"{options.exchange}/{claim(directories.data).id}/results"
+        staging = Staging(spark, f"{place}/{directories.work.name}")
     spool = Spool(
         directories.spool,
         quota=options.spool_quota,
         quota_per_owner=options.spool_quota_per_user,
+        elsewhere=(lambda: 0) if staging is None else staging.bytes,
     )
-    results = ResultStore(spool, direct_bytes=options.direct_bytes)
+    results = ResultStore(spool, direct_bytes=options.direct_bytes, staging=staging)
     info = EngineInfo(
         spark_version=spark.version,
         pid=os.getpid(),

@@ -27,7 +27,6 @@ from tidegate_server.core.messages.requests import (
 from tidegate_server.core.model.clock import Clock, SystemClock, new_id
 from tidegate_server.core.model.names import SYSTEM_SCHEMA
 from tidegate_server.core.model.runs import RefreshRun
-from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.versions import Source
 from tidegate_server.gateway.audit.log import build_audit_log
 from tidegate_server.gateway.auth.access import UNCHECKED, build_access, check_exposure
@@ -123,9 +122,7 @@ class Gateway:
             MT_OPTION_VALUE, SCHEDULER_CONFIGURATION, SECRET_EXPOSED or TLS_CONFIGURATION.
         """
         check_exposure(config)
-        check_server_options(
-            config.options, embedded=config.fires_itself, master=config.engine.master
-        )
+        check_server_options(config)
         if config.authorization.enabled and config.server.auth in UNCHECKED:
             logger.warning(
                 "authorization.enabled is set but authentication is off: set server.auth"
@@ -133,15 +130,20 @@ class Gateway:
         self.data = config.data.resolve()
         engine = config.engine
         users = (user.settings for user in engine.users.values())
-        for settings in (engine.settings, engine.own_settings, *users):
+        for settings in (engine.settings, *users):
             check_java_options(settings)
         if engine.share == "user":
             check_metastore(engine.settings)
             if config.server.auth in UNCHECKED:
                 logger.warning("engine.share = user but authentication is off: set server.auth")
-        check_cluster_storage(
-            engine.master, engine.settings, self.data, shared_data=engine.shared_data
-        )
+        if config.engines:
+            check_metastore(engine.settings)
+        for master, own in (
+            (engine.master, engine.own_settings),
+            *((section.master, section.settings) for section in config.engines.values()),
+        ):
+            check_java_options(own)
+            check_cluster_storage(master, {**engine.settings, **own}, self.data, engine)
         self.host, self.port = config.server.host, config.server.port
         self.http_port: int | None = None
         """The port of the REST interface while it listens."""
@@ -161,7 +163,7 @@ class Gateway:
             command=engine_command,
             announce=announce,
             prepare=self._preparations,
-            executor_of=lambda table_id: _executor(catalog.by_id(table_id)),
+            table_by_id=catalog.by_id,
         )
         self._supervisor, self._engine = self._engines.own, self._engines.engine
         ledger = SqlLedger(self._database)
@@ -292,6 +294,7 @@ class Gateway:
             store=self._database,
             memory=self._engines.memory,
             user_engines=self._engines.users,
+            target_engines=self._engines.targets,
             may_use=lambda catalog, user: may_use_catalog(catalog, user, services),
             jobs=self._jobs,
         )
@@ -304,7 +307,7 @@ class Gateway:
         self._listener = _Listener(ThriftServer(config, sessions, access))
         self._http = HttpPort(services, sessions, embedded)
         self._supervisor.on_ready(self._engine_ready)
-        self._engines.before_work(services.ensure_catalogs)
+        self._engines.before_work(services.ensure_catalogs_of)
 
     def __enter__(self) -> Gateway:
         """Listen, and start the engine in the background.
@@ -407,6 +410,8 @@ class Gateway:
         """
         self._supervisor.wait_prepared()
         self._system_tables.publish(text, administers=administers)
+        if self._engines.exchange:
+            self._engine.call(self._system_tables_of_engines())
 
     def _preparations(self) -> Iterator[Request[Done]]:
         """Yield the requests that complete the metastore of a new engine.
@@ -415,11 +420,25 @@ class Gateway:
         """
         yield ReleaseOwners()
         self._system_tables.ensure()
+        yield self._system_tables_of_engines()
+
+    def _system_tables_of_engines(self) -> RegisterSystemTables:
+        """Return the system tables where engines read them.
+
+        The executors of a cluster do not see this machine's directories, but copies of them.
+        """
+        exchange = self._engines.exchange
+        shared = f"{exchange}/{claim(self.data).id}/system" if exchange else ""
         comments = self._system_tables.comments()
-        yield RegisterSystemTables(
+        return RegisterSystemTables(
             schema=SYSTEM_SCHEMA,
             tables=tuple(
-                SystemTable(name=name, location=location, comment=comments[name])
+                SystemTable(
+                    name=name,
+                    location=f"{shared}/{name}" if shared else location,
+                    comment=comments[name],
+                    source=location if shared else "",
+                )
                 for name, location in self._system_tables.locations().items()
             ),
         )
@@ -539,10 +558,6 @@ def _external_objects(config: Config, database: Database) -> ExternalObjects:
         files = CatalogFiles(store_folder(config), stored, new_id)
         return SplitExternalObjects(stored, files)
     return catalogs_in_memory(stored) if kind == IN_MEMORY else stored
-
-
-def _executor(table: MaterializedTable | None) -> str | None:
-    return None if table is None else table.executor
 
 
 class _Listener:

@@ -18,8 +18,9 @@ from tidegate_server.gateway.audit.log import AuditLog
 from tidegate_server.gateway.audit.record import Record
 from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.link.client import Engine
+from tidegate_server.gateway.link.engine_pool import EnginePool
 from tidegate_server.gateway.link.memory import MemoryWatch
-from tidegate_server.gateway.link.user_engines import UserEngines
+from tidegate_server.gateway.link.routing import Home
 from tidegate_server.gateway.observability.metrics import Metrics
 from tidegate_server.gateway.runs.background import Background
 from tidegate_server.gateway.runs.jobs import JobKeeper
@@ -68,8 +69,10 @@ class Services:
     """The health of the store; None if definitions are kept in memory."""
     memory: MemoryWatch | None = None
     """The memory of the engine; None if it is not watched."""
-    user_engines: UserEngines | None = None
+    user_engines: EnginePool | None = None
     """The engines of users; None if all share the gateway's."""
+    target_engines: Mapping[str, EnginePool] = field(default_factory=dict)
+    """The engines that tables choose, by the names of their sections."""
     may_use: Callable[[ExternalObject, str], bool] = lambda catalog, user: True
     """Whether a user has the privilege to use a catalog or connection."""
 
@@ -91,6 +94,15 @@ class Services:
         usable = tuple(each for each in found if self.may_use(each, user))
         engine = self.user_engines.of(user)
         self.sent_catalogs.ensure(usable, engine, self.config.secrets, user)
+
+    def ensure_catalogs_of(self, home: Home) -> None:
+        """Give the engine of a table the catalogs and connections that it may need."""
+        if home.user:
+            self.ensure_catalogs(home.user)
+            return
+        found = tuple(each for kind in CATALOG_KINDS for each in self.external.all(kind))
+        # The keys of users have no slash before them.
+        self.sent_catalogs.ensure(found, home.engine, self.config.secrets, f"/{home.engine.key}")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from tidegate_server.core.config import (
     SCHEDULER_TYPE_OPTION,
     STORE_KIND_OPTION,
     STORE_PATH_OPTION,
+    Config,
 )
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.jobs import JOB_INTERVAL_OPTION, JOB_NAME_OPTION
@@ -40,6 +41,16 @@ from tidegate_server.gateway.flink_options import (
 )
 from tidegate_server.gateway.freshness.retries import RETRIES_OPTION, SUSPEND_OPTION
 from tidegate_server.gateway.freshness.staleness import Bound, OnStale, parse_bound
+from tidegate_server.gateway.link.targets import (
+    ENGINE_KEY,
+    KUBERNETES_KEY,
+    MODE_KEY,
+    YARN_KEY,
+    check_cluster_name,
+    check_mode,
+    is_own,
+    known_engine,
+)
 from tidegate_server.gateway.scheduler.continuous import EXCLUDE_OPTION
 from tidegate_server.gateway.scheduler.cron import (
     CRON_OPTION,
@@ -65,16 +76,6 @@ MAX_STALENESS_KEY = "materialized-table.read.max-staleness"
 READ_CONSISTENCY_KEY = "materialized-table.read.consistency"
 SNAPSHOT = "SNAPSHOT"
 DESCRIBE_KEY = "materialized-table.describe.format"
-EXECUTION_MODE_KEY = "execution.mode"
-EXECUTION_MODES = ("embedded", "remote")
-"""Both mean the gateway's engine; the second is Flink's word for a running cluster."""
-CLUSTER_MODES: Mapping[str, str] = {
-    "yarn-session": "yarn",
-    "yarn-application": "yarn",
-    "kubernetes-session": "k8s://",
-    "kubernetes-application": "k8s://",
-}
-"""Flink's words for clusters, with the prefix of ``engine.master`` for each."""
 
 _OURS = ("materialized-table.", SCHEDULER_OPTIONS, "execution.", "table.")
 SERVER_ONLY = (SCHEDULER_OPTIONS, "table.catalog-store.")
@@ -155,17 +156,16 @@ def check_option(key: str, value: str) -> None:
         raise unknown_option_error(key)
 
 
-def check_session_option(key: str, value: str, master: str) -> str | None:
+def check_session_option(key: str, value: str, config: Config) -> str | None:
     """Return why a setting has no effect in a session; None if it may have one.
 
-    :param master: where the engine runs, ``engine.master``.
     :raises ServerError: MT_OPTION_UNKNOWN, MT_OPTION_VALUE or MT_EXECUTION_MODE for one that cannot
         be set.
     """
     if (option := OPTIONS.get(key)) is not None:
         if Place.SESSION in option.places:
             option.check(key, value)
-            return _other_engine(value, master) if key == EXECUTION_MODE_KEY else None
+            return _check_target_option(key, value, config)
         if key.startswith((SCHEDULER_OPTIONS, "table.")):
             return SERVERS_OWN
         option.check(key, value)
@@ -208,48 +208,28 @@ def check_table_option(key: str, value: str, place: Place) -> str | None:
     return without_effect(key) or table_remark(key, value, kept=place is not Place.RESUME)
 
 
-def check_server_options(
-    options: Mapping[str, str], *, embedded: bool = True, master: str = "local[*]"
-) -> None:
+def check_server_options(config: Config) -> None:
     """Reject options of the server's configuration that have no effect.
 
-    :param embedded: whether no scheduler plug-in reads further ``workflow-scheduler.*`` options.
-    :param master: where the engine runs, ``engine.master``.
     :raises ServerError: MT_OPTION_UNKNOWN, MT_OPTION_VALUE or MT_EXECUTION_MODE.
     """
     known = {key for key, option in OPTIONS.items() if Place.SERVER in option.places}
-    for key, value in options.items():
+    for key, value in config.options.items():
         option = OPTIONS.get(key)
         if option is not None:
             if Place.SERVER not in option.places:
                 raise misplaced_option_error(key, value, option.places)
             if key != MAX_CONCURRENT_OPTION:
                 option.check(key, value)
-            if key == EXECUTION_MODE_KEY:
-                check_target(value, master)
+            reason = _check_target_option(key, value, config)
+            if reason is not None and key != MODE_KEY:
+                raise invalid_value_error(key, value, reason)
         elif key.lower().startswith("spark."):
             raise invalid_value_error(key, value, "Spark settings belong under engine.settings")
-        elif embedded or not key.startswith(SCHEDULER_OPTIONS) or _similar(key, known):
+        elif (
+            config.fires_itself or not key.startswith(SCHEDULER_OPTIONS) or _similar(key, known)
+        ):  # scheduler plug-ins read further options
             raise unknown_option_error(key, known)
-
-
-def check_target(mode: str, master: str) -> str:
-    """Return the execution target for a mode; it must match where the engine runs.
-
-    :raises ServerError: MT_EXECUTION_MODE.
-    """
-    word = mode.strip().lower()
-    place = CLUSTER_MODES.get(word)
-    if word in EXECUTION_MODES or (place is not None and master.lower().startswith(place)):
-        return word
-    hint = f"Supported: {', '.join(EXECUTION_MODES)}."
-    if place is not None:
-        wanted = "k8s://https://host:port" if place == "k8s://" else place
-        hint += (
-            f" This gateway's engine runs on {master}; with engine.master = '{wanted}' it "
-            f"refreshes every table there, and accepts {word}."
-        )
-    raise error(Code.MT_EXECUTION_MODE, mode=mode, hint=hint)
 
 
 def full_name(key: str) -> str | None:
@@ -324,12 +304,19 @@ def _similar(key: str, known: Collection[str]) -> list[str]:
     return difflib.get_close_matches(key.lower(), known, n=1, cutoff=_SIMILAR)
 
 
-def _other_engine(mode: str, master: str) -> str | None:
-    """Return which engine runs refreshes if that differs from what a mode says."""
-    word = check_target(mode, master)
-    if word != "remote" or not master.lower().startswith("local"):
-        return None
-    return f"refreshes run in the gateway's own engine, on {master}; engine.master sets where"
+def _check_target_option(key: str, value: str, config: Config) -> str | None:
+    """Check an option that chooses an engine; return why it has no effect, if it has none."""
+    master = config.engine.master
+    if key == ENGINE_KEY:
+        known_engine(value, config.engines)
+    elif key == MODE_KEY:
+        check_mode(value, config.engines, master)
+        own = is_own(value, config.engines)
+        if own and value.strip().lower() == "remote" and master.lower().startswith("local"):
+            return f"refreshes run in the gateway's own engine, on {master}"
+    elif key in (KUBERNETES_KEY, YARN_KEY) and not config.engines:
+        return "the configuration has no sections [engines.NAME]"
+    return None
 
 
 def _one_of(*words: str) -> Check:
@@ -351,11 +338,6 @@ def _incremental_rules(key: str, value: str) -> None:
     except ValueError as unknown:
         words = ", ".join(rule.value for rule in Rule)
         raise invalid_value_error(key, value, f"write ALL or a list of {words}") from unknown
-
-
-def _execution_mode(key: str, value: str) -> None:
-    if value.strip().lower() not in CLUSTER_MODES:
-        check_target(value, "")
 
 
 def _dialect(key: str, value: str) -> None:
@@ -420,7 +402,10 @@ OPTIONS: Mapping[str, Option] = {
     DESCRIBE_KEY: _option(_one_of("HS2", "FLINK"), _SESSION),
     STRICT_KEY: _option(_BOOLEAN, _DEFINITION),
     FITTING_KEY: _option(_BOOLEAN, _DEFINITION),
-    EXECUTION_MODE_KEY: _option(_execution_mode, _SESSION),
+    MODE_KEY: _option(_any_text, _SESSION),
+    ENGINE_KEY: _option(_any_text, _SESSION),
+    KUBERNETES_KEY: _option(check_cluster_name, _SESSION),
+    YARN_KEY: _option(_any_text, _SESSION),
     DIALECT_OPTION: _option(_dialect, _SESSION),
     JOB_INTERVAL_OPTION: _option(read_duration, _SESSION),
     JOB_NAME_OPTION: _option(_any_text, _SESSION),

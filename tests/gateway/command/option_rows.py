@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tests.gateway.command.effects import ALTER, DAYS, create, order_of
 from tests.gateway.command.fakes import World
@@ -11,6 +11,7 @@ from tidegate_server.core.config import Config
 from tidegate_server.core.model.dialects import DIALECT_OPTION
 from tidegate_server.gateway import options as known
 from tidegate_server.gateway.definition.checks import layered_setting
+from tidegate_server.gateway.link import targets
 from tidegate_server.gateway.options import OPTIONS, Place, check_server_options
 from tidegate_server.gateway.scheduler.workflows import table_option
 
@@ -84,6 +85,8 @@ class Row:
     options: str = ""
     wrong: str = "soon"
     """A value that is rejected; empty if any text is accepted."""
+    engines: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    """Engines beside the gateway's own."""
 
 
 MAINTENANCE = "core/refresh/test_maintenance.py::test_options_are_read_with_their_defaults"
@@ -96,6 +99,16 @@ def schedule_row(value: str, test: str) -> Row:
 
 def server_row(value: str, test: str, wrong: str = "") -> Row:
     return Row(value=value, read=by_session, test=test, wrong=wrong)
+
+
+def target_row(value: str, wrong: str) -> Row:
+    return Row(
+        value=value,
+        read=by_session,
+        test="gateway/link/test_targets.py::test_settings_choose_an_engine",
+        wrong=wrong,
+        engines={"big": {"master": "local[8]"}},
+    )
 
 
 ROWS: dict[str, Row] = {
@@ -198,12 +211,15 @@ ROWS: dict[str, Row] = {
         test="gateway/command/test_downstream.py::"
         "test_freshnesses_that_do_not_fit_are_refused_where_that_is_asked_for",
     ),
-    known.EXECUTION_MODE_KEY: Row(
+    targets.MODE_KEY: Row(
         value="embedded",
         read=by_target,
         test="gateway/command/test_create.py::"
         "test_the_execution_mode_of_the_session_stays_with_the_table",
     ),
+    targets.ENGINE_KEY: target_row("big", "bigg"),
+    targets.KUBERNETES_KEY: target_row("cluster-1", "Cluster_1"),
+    targets.YARN_KEY: target_row("application_1_1", ""),
     DIALECT_OPTION: server_row(
         "flink",
         "gateway/command/test_dialect.py::test_a_statement_is_translated_before_anything_reads_it",
@@ -248,9 +264,15 @@ def write(world: World, key: str, value: str, place: Place, row: Row) -> None:
         items=row.items,
         after=row.clauses,
     )
+    options_of_server = {key: value} if place is Place.SERVER else {}
+    if row.engines or options_of_server:
+        world.config = Config(
+            options=options_of_server,
+            scheduler={"patience": 0},  # type: ignore[arg-type]
+            engines=row.engines,  # type: ignore[arg-type]
+        )
     if place is Place.SERVER:
-        world.config = Config(options={key: value}, scheduler={"patience": 0})  # type: ignore[arg-type]
-        check_server_options(world.config.options)
+        check_server_options(world.config)
         if world.config.scheduler_type == "none":
             return
     if place is Place.SESSION:

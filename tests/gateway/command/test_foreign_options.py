@@ -95,7 +95,7 @@ def test_options_of_partitions_belong_to_a_table(world: World, end: str) -> None
     key = f"partition.fields.d.{end}"
     assert refusal(world, f"SET '{key}' = 'yyyy'").code == Code.MT_OPTION_VALUE.name
     with pytest.raises(ServerError, match="no option"):
-        check_server_options({key: "yyyy"})
+        check_server_options(Config(options={key: "yyyy"}))
     days = dataclasses.replace(ANY, options=DAYS)
     with pytest.raises(ServerError, match="CREATE MATERIALIZED TABLE"):
         write(world, key, "yyyy", Place.RESUME, days)

@@ -28,7 +28,7 @@ SPARK = "spark://head:7077"
 )
 def test_a_directory_of_this_machine_is_refused(master: str, settings: dict[str, str]) -> None:
     with pytest.raises(ServerError) as caught:
-        check_cluster_storage(master, settings, DATA, shared_data=False)
+        check_cluster_storage(master, settings, DATA, EngineSection())
     assert caught.value.code == "CLUSTER_STORAGE"
     assert master in caught.value.message
     assert "spark.sql.warehouse.dir" in caught.value.hint
@@ -55,7 +55,7 @@ def test_a_directory_of_this_machine_is_refused(master: str, settings: dict[str,
 def test_storage_that_executors_reach_is_taken(
     master: str, settings: dict[str, str], shared: bool
 ) -> None:
-    check_cluster_storage(master, settings, DATA, shared_data=shared)
+    check_cluster_storage(master, settings, DATA, EngineSection(shared_data=shared))
 
 
 def test_a_gateway_does_not_start_with_what_is_refused(tmp_path: Path) -> None:

@@ -86,6 +86,9 @@ class EngineOptions:
     the engine's own."""
     cache: str = ""
     """Directory of the jars; empty for that of the engine's environment."""
+    exchange: str = ""
+    """Directory of this engine in a file system that all machines of its cluster share, through
+    which they hand files to each other; empty if they share the data directory."""
     alone: bool = True
     """Whether no other engine changes the tables."""
     jars: tuple[str, ...] = ()
@@ -686,11 +689,13 @@ class SystemTable:
     name: str
     location: str
     comment: str
+    source: str = ""
+    """The local directory that the location is a copy of, if it is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterSystemTables(Request[Done]):
-    """Register the system tables, each a Delta directory, that the metastore does not have yet."""
+    """Update copies, and register the tables that the metastore does not have there yet."""
 
     schema: str
     tables: tuple[SystemTable, ...]

@@ -176,6 +176,8 @@ def start_spark(options: EngineOptions, directories: Directories) -> SparkSessio
         "spark.sql.catalogImplementation": "hive",
         **spark_settings(options, directories, jars),
     }
+    if not _is_local(options.master):
+        settings["spark.jars"] = _for_executors(options, (*jars, *optional))
     start_jvm(settings, directories.scratch, [*map(str, optional), *options.jars])
     builder = SparkSession.builder
     for key, value in settings.items():
@@ -248,6 +250,12 @@ def spark_settings(
 def _class_path(options: EngineOptions, jars: tuple[Path, ...]) -> str:
     given = options.settings.get("spark.driver.extraClassPath", "")
     return ":".join([*map(str, jars), *filter(None, [given])])
+
+
+def _for_executors(options: EngineOptions, jars: tuple[Path, ...]) -> str:
+    """Return the jars that the driver offers to executors, whose machines may have none."""
+    given = options.settings.get("spark.jars", "")
+    return ",".join([*map(str, jars), *options.jars, *filter(None, [given])])
 
 
 def _is_local(master: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -13,6 +14,7 @@ from tidegate_server.core.model.names import (
     quote_identifier,
     quote_literal,
 )
+from tidegate_server.engine.metastore.mirror import mirror
 from tidegate_server.engine.storage.jvm import java, with_fields
 
 _IDENTIFIER: Final = 0
@@ -33,8 +35,11 @@ def register_system_tables(spark: SparkSession, request: RegisterSystemTables) -
     known = None
     missing: list[SystemTable] = []
     for table in request.tables:
+        if table.source:
+            mirror(spark, Path(table.source), table.location)
         if catalog.tableExists(request.schema, table.name):
             known = table.name
+            _move(spark, catalog, request.schema, table)
         else:
             missing.append(table)
     if not missing:
@@ -45,6 +50,14 @@ def register_system_tables(spark: SparkSession, request: RegisterSystemTables) -
     model = catalog.getTable(request.schema, known)
     for table in missing:
         catalog.createTable(_copy(spark, model, request.schema, table), True)
+
+
+def _move(spark: SparkSession, catalog: Any, schema: str, table: SystemTable) -> None:
+    """Have an entry name the location of a table, which changes with the configuration."""
+    entry = catalog.getTable(schema, table.name)
+    path = java(spark).org.apache.hadoop.fs.Path
+    if str(path(entry.location()).toUri().getPath()) != str(path(table.location).toUri().getPath()):
+        catalog.alterTable(_copy(spark, entry, schema, table))
 
 
 def _create(spark: SparkSession, schema: str, table: SystemTable) -> None:

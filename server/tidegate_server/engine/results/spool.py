@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +26,17 @@ class Spool:
     An owner is a login; a quota per owner of 0 means no limit.
     """
 
-    def __init__(self, directory: Path, *, quota: int, quota_per_owner: int = 0) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        quota: int,
+        quota_per_owner: int = 0,
+        elsewhere: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """Take the limits, in bytes; ``elsewhere`` returns what is written in other places."""
         self._directory = directory
+        self._elsewhere = elsewhere
         self._quota = quota
         self._quota_per_owner = quota_per_owner
         self._lock = threading.Lock()
@@ -59,7 +69,7 @@ class Spool:
         owners = {p.owner for p in places.values() if p.operation_id == operation_id}
         if not owners:
             return None
-        if _directory_bytes(self._directory) > self._quota:
+        if _directory_bytes(self._directory) + self._elsewhere() > self._quota:
             return error(Code.RESULT_TOO_LARGE, quota=self._quota)
         limit = self._quota_per_owner
         own = [self._directory / r for r, place in places.items() if place.owner in owners]

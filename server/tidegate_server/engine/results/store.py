@@ -20,6 +20,7 @@ from tidegate_server.engine.jvm.errors import exceeds_result_limit
 from tidegate_server.engine.results.local_rows import constant_rows, local_rows, with_schema
 from tidegate_server.engine.results.projection import arrow_schema, wire_frame
 from tidegate_server.engine.results.spool import Spool
+from tidegate_server.engine.results.staging import Staging
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.storage.jvm import java, kind
 
@@ -113,16 +114,18 @@ class ParquetSpool:
                 yield batch.cast(self._schema)
 
 
-def write_parquet(frame: DataFrame, place: Path) -> int:
+def write_parquet(frame: DataFrame, place: str) -> int:
     """Write a frame into a new directory; return how many rows its tasks wrote.
 
     Spark adds up the counts that the tasks return, whichever disk they wrote to.
+
+    :param place: a path or URI of Spark.
     """
     jvm: Any = java(frame.sparkSession)
     session: Any = frame.sparkSession._jsparkSession
     jdf: Any = frame._jdf
     options = {
-        "path": str(place),
+        "path": place,
         "parquet.block.size": str(_ROW_GROUP_BYTES),
         "mapreduce.fileoutputcommitter.algorithm.version": "2",
     }
@@ -164,9 +167,15 @@ def require_complete(written: int, read: int) -> None:
 class ResultStore:
     """All results of the process, by id and by session."""
 
-    def __init__(self, spool: Spool, *, direct_bytes: int) -> None:
+    def __init__(self, spool: Spool, *, direct_bytes: int, staging: Staging | None = None) -> None:
+        """Take where results are stored.
+
+        :param direct_bytes: the estimated size up to which results are collected in memory.
+        :param staging: where executors write that do not share the spool.
+        """
         self._spool = spool
         self._direct_bytes = direct_bytes
+        self._staging = staging
         self._lock = threading.Lock()
         self._results: dict[str, Chunks] = {}
 
@@ -247,7 +256,7 @@ class ResultStore:
         try:
             # A file cannot have two columns of one name.
             distinct = wire.toDF(*schema.names)
-            written = write_parquet(distinct, place)
+            written = self._write(distinct, result_id, place, operation)
             spool = ParquetSpool(place, schema)
             require_complete(written, spool.rows)
         except BaseException:
@@ -256,6 +265,25 @@ class ResultStore:
         self._add(result_id, spool)
         self._close_if_unwanted(result_id, operation)
         return Stored(result_id, spool.rows, spool.chunks)
+
+    def _write(self, frame: DataFrame, result_id: str, place: Path, operation: Operation) -> int:
+        """Write a frame into a directory of the spool; return how many rows its tasks wrote."""
+        staging = self._staging
+        if staging is None:
+            return write_parquet(frame, f"file:{place}")
+
+        def check() -> None:
+            operation.check()
+            if (excess := self.quota_error(operation)) is not None:
+                raise excess
+
+        try:
+            written = write_parquet(frame, staging.place(result_id))
+            staging.fetch(result_id, place, check)
+        except BaseException:
+            staging.delete(result_id)
+            raise
+        return written
 
     def _add(self, result_id: str, chunks: Chunks) -> None:
         with self._lock:

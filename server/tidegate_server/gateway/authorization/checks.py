@@ -160,7 +160,7 @@ def setting(statement: st.SetOption, text: str, context: Context) -> None:
     """Check the setting that is changed; a mistaken option of Tidegate's is its own error."""
     config = context.services.config
     _record_setting(Act.SET, statement.key, context)
-    check_session_option(statement.key, statement.value, config.engine.master)
+    check_session_option(statement.key, statement.value, config)
     check_settings({statement.key: statement.value}, context.services, context.session.user)
 
 

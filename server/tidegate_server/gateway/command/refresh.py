@@ -46,6 +46,7 @@ from tidegate_server.gateway.definition.checks import is_text
 from tidegate_server.gateway.definition.storage import restore_lost_storage
 from tidegate_server.gateway.definition.streaming import check_refresh
 from tidegate_server.gateway.freshness.downstream import refreshed_with
+from tidegate_server.gateway.link.targets import Target, read_target
 from tidegate_server.gateway.runs.failures import raise_failures
 from tidegate_server.gateway.runs.orders import informed_order, step_id
 from tidegate_server.gateway.runs.waves import Step
@@ -337,11 +338,13 @@ def _policy(statement: AlterRefresh) -> RefreshPolicy | None:
 
 
 def _row(run: RefreshRun, context: Context) -> tuple[str, str]:
+    table = context.services.catalog.by_id(run.table_id)
+    target = Target() if table is None else read_target(table.execution_target)
     info = {
         "table": str(run.table),
         "state": run.state.value,
         "action": run.action.value if run.action else "",
-        "execution.mode": "embedded",
+        **target.info,
         "server": context.services.server_id,
     }
     return run.refresh_id, json.dumps(info)

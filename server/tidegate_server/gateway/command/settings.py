@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 
+from tidegate_server.core.config import Config
 from tidegate_server.core.messages.requests import CheckSettings
 from tidegate_server.core.model.result import Result, RowsResult, nothing
 from tidegate_server.core.model.types import text_schema
@@ -38,10 +39,10 @@ def set_option(statement: SetOption, context: Context) -> Result:
         return _rows(key, _unquote(value), context)
     if is_tidegate_key(key):
         value = _unquote(value)
-        warn(own_notices({key: value}, context.services.config.engine.master), context)
+        warn(own_notices({key: value}, context.services.config), context)
         context.session.settings[key] = value
         return _rows(key, value, context)
-    own_notices({key: value}, context.services.config.engine.master)
+    own_notices({key: value}, context.services.config)
     notices = spark_notices({key: value}, context.services.engine)
     result = run(f"SET {_quote(key)}={_quote(value)}", context)
     context.session.settings[key] = value
@@ -49,13 +50,12 @@ def set_option(statement: SetOption, context: Context) -> Result:
     return visible_settings(result, context)
 
 
-def own_notices(settings: Mapping[str, str], master: str) -> list[str]:
+def own_notices(settings: Mapping[str, str], config: Config) -> list[str]:
     """Check the settings that are not Spark's and return the warnings.
 
-    :param master: the value of ``engine.master``.
     :raises ServerError: MT_OPTION_* or MT_EXECUTION_MODE.
     """
-    reasons = {key: check_session_option(key, text, master) for key, text in settings.items()}
+    reasons = {key: check_session_option(key, text, config) for key, text in settings.items()}
     return [f"{key} changes nothing here: {reason}" for key, reason in reasons.items() if reason]
 
 
@@ -91,7 +91,7 @@ def check_overlay(context: Context) -> None:
 
     :raises ServerError: MT_OPTION_* or MT_EXECUTION_MODE.
     """
-    warn(own_notices(context.overlay, context.services.config.engine.master), context)
+    warn(own_notices(context.overlay, context.services.config), context)
 
 
 def show_option(statement: ShowOption, context: Context) -> Result:

@@ -57,13 +57,12 @@ from tidegate_server.gateway.definition.immutable import backfill_source, check_
 from tidegate_server.gateway.definition.notices import definition_notices, lateness_notices, warn
 from tidegate_server.gateway.definition.start_mode import start_mode
 from tidegate_server.gateway.definition.streaming import check_created, check_ingest
+from tidegate_server.gateway.link.targets import TARGET_KEYS, choose_target
 from tidegate_server.gateway.options import (
     DUPLICATES_KEY,
-    EXECUTION_MODE_KEY,
     INITIALIZE_KEY,
     POLICY_KEY,
     Place,
-    check_target,
 )
 from tidegate_server.gateway.scheduler.partitions import read_policy
 from tidegate_server.gateway.spark_session import ensure_session
@@ -112,8 +111,10 @@ def define(
     except ServerError as problem:
         raise at_freshness(problem, statement.freshness, text) from problem.__cause__
     need_scheduler("CREATE", chosen.mode, context)
-    mode = context.setting(EXECUTION_MODE_KEY) or "embedded"
-    target = check_target(mode, context.services.config.engine.master)
+    config = context.services.config
+    target = choose_target(
+        context.setting, config.engines, config.engine.master, context.services.new_id
+    )
     if name.is_foreign:
         # Some catalogs would create the schema with the table.
         resolve.check_schema(name.catalog, name.schema, context)
@@ -147,7 +148,7 @@ def define(
         name=name,
         owner=context.session.user,
         created_at=context.services.clock.now(),
-        execution_target=target,
+        execution_target=str(target),
         definition=definition,
         state=PipelineState(status=RefreshStatus.INITIALIZING),
     )
@@ -304,7 +305,7 @@ def stored_settings(context: Context) -> dict[str, str]:
         for key, value in chosen.items()
         if server.get(key) != value
         and not key.startswith(SCHEDULER_OPTIONS)
-        and key not in (EXECUTION_MODE_KEY, DIALECT_OPTION)
+        and key not in (*TARGET_KEYS, DIALECT_OPTION)
     }
 
 

@@ -1,26 +1,30 @@
-"""The engines of a gateway: its own and, with ``engine.share = user``, one for each user."""
+"""The engines of a gateway: its own, those of users, and those that tables choose."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.answers import Done
 from tidegate_server.core.messages.requests import EngineOptions, Request
+from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.gateway.link.accounts import launch_as
 from tidegate_server.gateway.link.client import Engine
+from tidegate_server.gateway.link.cluster import exchange_directory
+from tidegate_server.gateway.link.engine_pool import EnginePool, folder_name
 from tidegate_server.gateway.link.flight import FlightEngine
 from tidegate_server.gateway.link.memory import MemoryWatch
-from tidegate_server.gateway.link.routing import RoutedEngine
+from tidegate_server.gateway.link.routing import Home, RoutedEngine
 from tidegate_server.gateway.link.supervisor import Supervisor
-from tidegate_server.gateway.link.user_engines import UserEngines, folder_name
+from tidegate_server.gateway.link.targets import read_target
 
 ENGINES = "engines"
-"""The directory of the working directories of users' engines."""
+"""The directory of the working directories of engines beside the gateway's own."""
 _METASTORE_SERVICE = ("spark.hadoop.hive.metastore.uris", "spark.hive.metastore.uris")
 _METASTORE_DATABASE = (
     "spark.hadoop.javax.jdo.option.ConnectionURL",
@@ -61,13 +65,13 @@ class Engines:
         command: Sequence[str],
         announce: Callable[[str], None],
         prepare: Callable[[], Iterable[Request[Done]]],
-        executor_of: Callable[[str], str | None],
+        table_by_id: Callable[[str], MaterializedTable | None],
     ) -> None:
         """Take what they need; none is started yet.
 
         ``settings`` are the Spark settings of every engine; ``prepare`` returns the requests that
-        complete the metastore; ``executor_of`` returns the executor of a table by its id. The rest
-        is that of :class:`Supervisor`.
+        complete the metastore; ``table_by_id`` returns a table. The rest is that of
+        :class:`Supervisor`.
         """
         self._config = config
         self._data = config.data.resolve()
@@ -75,7 +79,7 @@ class Engines:
         self._announce = announce
         self._hidden: Collection[str] = config.secret_variables
         self._changed: Callable[[], None] = lambda: None
-        self._before: Callable[[str], None] = lambda user: None
+        self._before: Callable[[Home], None] = lambda home: None
         engine = config.engine
         self._options = _options(config, settings, java_home)
         own = replace(self._options, settings={**settings, **engine.own_settings})
@@ -96,26 +100,75 @@ class Engines:
         )
         self.engine: Engine = self._flight
         """Where the gateway sends its requests."""
-        self.users: UserEngines | None = None
+        self.users: EnginePool | None = None
         if engine.share == "user":
-            self.users = UserEngines(
+            self.users = EnginePool(
                 self._make,
                 prepare=self.own.wait_prepared,
                 max_engines=engine.max_engines,
                 idle_timeout=engine.idle_timeout,
+                limit="engine.max_engines",
                 announce=announce,
                 changed=lambda: self._changed(),
             )
+        self.targets: Mapping[str, EnginePool] = {
+            name: EnginePool(
+                partial(self._make_target, name),
+                prepare=self.own.wait_prepared,
+                max_engines=section.max_engines if section.application else 1,
+                idle_timeout=section.idle_timeout,
+                limit=f"engines.{name}.max_engines",
+                announce=announce,
+                changed=lambda: self._changed(),
+            )
+            for name, section in config.engines.items()
+        }
+        """The engines of each section, by the section's name."""
+        if self.pools:
             self.engine = RoutedEngine(
-                self._flight, self.users, executor_of, before_work=lambda user: self._before(user)
+                self._flight,
+                self.pools,
+                lambda table_id: self._home(table_by_id(table_id)),
+                before_work=lambda home: self._before(home),
             )
 
+    @property
+    def exchange(self) -> str:
+        """The directory through which the gateway's own engine and its executors exchange files.
+
+        Empty if they share the data directory.
+        """
+        return self._options.exchange
+
+    @property
+    def pools(self) -> tuple[EnginePool, ...]:
+        """All engines beside the gateway's own."""
+        return (*([] if self.users is None else [self.users]), *self.targets.values())
+
+    def _home(self, table: MaterializedTable | None) -> Home | None:
+        """Return the engine that writes a table; None for the gateway's own.
+
+        :raises ServerError: ENGINE_UNAVAILABLE if the configuration no longer has it.
+        """
+        if table is None:
+            return None
+        if self.users is not None:
+            return Home(self.users.of(table.executor), user=table.executor)
+        target = read_target(table.execution_target)
+        if not target.engine:
+            return None
+        pool = self.targets.get(target.engine)
+        if pool is None:
+            reason = f"the configuration has no section [engines.{target.engine}], which it uses"
+            raise error(Code.ENGINE_UNAVAILABLE, reason=reason)
+        return Home(pool.of(target.key))
+
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` after an engine of a user has come up or was ended."""
+        """Call ``callback`` after an engine beside the gateway's own has come up or was ended."""
         self._changed = callback
 
-    def before_work(self, callback: Callable[[str], None]) -> None:
-        """Call ``callback`` with the user before work on a table in the engine of a user."""
+    def before_work(self, callback: Callable[[Home], None]) -> None:
+        """Call ``callback`` before work on a table in an engine beside the gateway's own."""
         self._before = callback
 
     def start(self) -> None:
@@ -125,25 +178,25 @@ class Engines:
     def check(self) -> None:
         """Inspect the memory of the engines, and end those that are not used."""
         self.memory.check()
-        if self.users is not None:
-            self.users.check()
+        for pool in self.pools:
+            pool.check()
 
     def stop(self) -> None:
         """End all engines."""
-        if self.users is not None:
-            self.users.stop()
+        for pool in self.pools:
+            pool.stop()
         self.own.stop()
 
     def close(self) -> None:
         """Close the connections to engines that have ended."""
-        if self.users is not None:
-            self.users.close()
+        for pool in self.pools:
+            pool.close()
         self._flight.close()
 
     def hurry(self) -> None:
         """Kill all engines, during a :meth:`stop` that takes too long."""
-        if self.users is not None:
-            self.users.hurry()
+        for pool in self.pools:
+            pool.hurry()
         self.own.hurry()
 
     def _make(self, user: str) -> Supervisor:
@@ -168,9 +221,34 @@ class Engines:
             announce=self._announce,
             command=self._command,
             hidden=self._hidden,
-            user=user,
+            owner=user,
             log_name=f"engine-out-{name}.log",
             launch=launch,
+        )
+
+    def _make_target(self, name: str, key: str) -> Supervisor:
+        """Return the supervisor of the engine of a section, or of one of its applications."""
+        engine, section = self._config.engine, self._config.engines[name]
+        folder = "@" + folder_name(key.replace("/", "."))
+        settings = {**self._options.settings, **section.settings}
+        options = replace(
+            self._options,
+            master=section.master,
+            driver_memory=section.driver_memory or engine.driver_memory,
+            jars=(*engine.jars, *section.jars),
+            work=str(self._data / ENGINES / folder),
+            exchange=exchange_directory(section.master, settings, engine),
+            settings=settings,
+        )
+        return Supervisor(
+            options,
+            logs=self._data / "logs",
+            start_timeout=engine.start_timeout,
+            announce=self._announce,
+            command=self._command,
+            hidden=self._hidden,
+            owner=key,
+            log_name=f"engine-out-{folder}.log",
         )
 
 
@@ -190,6 +268,7 @@ def _options(config: Config, settings: Mapping[str, str], java_home: Path) -> En
         group_reads=engine.group_reads,
         jars=engine.jars,
         warm_up=engine.warm_up,
-        alone=engine.share == "gateway",
+        exchange=exchange_directory(engine.master, settings, engine),
+        alone=engine.share == "gateway" and not config.engines,
         settings=settings,
     )

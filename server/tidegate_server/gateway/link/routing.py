@@ -1,12 +1,13 @@
-"""Which engine a request is sent to: the gateway's own, or that of a table's executor.
+"""Which engine a request is sent to: the gateway's own, or the one that writes a table.
 
-Whatever writes a materialized table runs in the engine of the user with whose privileges it is
-refreshed, so that all of its files belong to one account.
+With an engine for each user, that is the engine of the table's executor, so that all files of the
+table belong to one account. Otherwise it is the engine that the table has chosen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -34,13 +35,13 @@ from tidegate_server.core.messages.requests import (
     VerifyTable,
 )
 from tidegate_server.gateway.link.client import Engine
-from tidegate_server.gateway.link.user_engines import UserEngines
+from tidegate_server.gateway.link.engine_pool import EnginePool, PooledEngine
 
 _ID = "tidegate.id"
 
 
 def table_of(request: Request[Any]) -> str | None:
-    """Return the id of the table in whose executor's engine a request runs; None for no table."""
+    """Return the id of the table in whose engine a request runs; None for no table."""
     match request:
         case (
             Refresh()
@@ -67,25 +68,34 @@ def table_of(request: Request[Any]) -> str | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The engine that writes a table, beside the gateway's own."""
+
+    engine: PooledEngine
+    user: str = ""
+    """Whose engine it is; empty if several users share it."""
+
+
 class RoutedEngine:
-    """Implements :class:`~.client.Engine` over the gateway's own engine and those of users."""
+    """Implements :class:`~.client.Engine` over the gateway's own engine and the others."""
 
     def __init__(
         self,
         own: Engine,
-        users: UserEngines,
-        executor_of: Callable[[str], str | None],
+        pools: Sequence[EnginePool],
+        home_of: Callable[[str], Home | None],
         *,
-        before_work: Callable[[str], None] = lambda user: None,
+        before_work: Callable[[Home], None] = lambda home: None,
     ) -> None:
         """Take what is routed between.
 
-        :param executor_of: returns the executor of the table of an id; None if there is none.
-        :param before_work: called with the user before work on a table in the user's engine.
+        :param home_of: returns the engine of the table of an id; None for the gateway's own.
+        :param before_work: called before work on a table in another engine than that.
         """
         self._own = own
-        self._users = users
-        self._executor_of = executor_of
+        self._pools = pools
+        self._home_of = home_of
         self._before_work = before_work
 
     def call(
@@ -96,14 +106,15 @@ class RoutedEngine:
         wait: float | None = None,
     ) -> A:
         if isinstance(request, Cancel):
-            self._users.cancel(request)
+            for pool in self._pools:
+                pool.cancel(request)
         table = table_of(request)
-        user = None if table is None else self._executor_of(table)
-        if user is None:
+        home = None if table is None else self._home_of(table)
+        if home is None:
             return self._own.call(request, on_progress=on_progress, wait=wait)
-        self._before_work(user)
+        self._before_work(home)
         # Started if need be, even for those who do not wait for an engine that is being replaced.
-        return self._users.of(user).call(request, on_progress=on_progress)
+        return home.engine.call(request, on_progress=on_progress)
 
     def read(self, ticket: ChunkTicket) -> Iterator[pa.RecordBatch]:
         return self._own.read(ticket)

@@ -71,7 +71,7 @@ class Supervisor:
         prepare: Callable[[], Iterable[Request[Done]]] = tuple,
         command: Sequence[str] = ENGINE_COMMAND,
         hidden: Collection[str] = (),
-        user: str = "",
+        owner: str = "",
         log_name: str = "engine-out.log",
         launch: Launch | None = None,
     ) -> None:
@@ -80,8 +80,8 @@ class Supervisor:
         ``logs`` is the directory of ``log_name``, with the output of the engine and its JVM;
         ``start_timeout`` is in seconds; ``announce`` gets a sentence about each change;
         ``prepare`` returns requests to send as soon as an engine answers; ``command`` starts it;
-        ``hidden`` are environment variables that it does not get; ``user`` is the only one whose
-        statements it runs, if not empty; ``launch`` starts it under another account.
+        ``hidden`` are environment variables that it does not get; ``owner`` is the user or the
+        engine target that it is for, if not empty; ``launch`` starts it under another account.
         """
         self._options = options
         self._log_file = logs / log_name
@@ -91,7 +91,7 @@ class Supervisor:
         self._launch = launch
         self._prefix = () if launch is None else launch.prefix
         self._command = (*self._prefix, *command)
-        self._whose = f" of {user}" if user else ""
+        self._whose = f" of {owner}" if owner else ""
         self._hidden = frozenset(hidden)
         self._on_ready: list[Callable[[EngineInfo], None]] = []
         self._changed = threading.Condition()

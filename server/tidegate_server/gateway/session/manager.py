@@ -239,7 +239,7 @@ class SessionManager:
         applies the settings and reports invalid ones.
         """
         config, settings = self._services.config, sparks_names(options.settings)
-        notices = own_notices(settings, config.engine.master)
+        notices = own_notices(settings, config)
         check_settings(settings, self._services, user)
         try:
             notices += spark_notices(settings, self._services.engine, wait=_ENGINE_WAIT)

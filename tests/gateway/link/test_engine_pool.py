@@ -24,13 +24,13 @@ from tidegate_server.core.messages.requests import (
     Ping,
 )
 from tidegate_server.core.model.names import TableName
-from tidegate_server.gateway.link.routing import RoutedEngine
+from tidegate_server.gateway.link.engine_pool import EnginePool, folder_name
+from tidegate_server.gateway.link.routing import Home, RoutedEngine
 from tidegate_server.gateway.link.supervisor import Supervisor
-from tidegate_server.gateway.link.user_engines import UserEngines, folder_name
 
 FAKE_ENGINE = Path(__file__).with_name("fake_engine.py")
 
-MakeEngines = Callable[..., UserEngines]
+MakeEngines = Callable[..., EnginePool]
 
 
 @pytest.fixture
@@ -55,18 +55,19 @@ def make_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ma
             logs=tmp_path / "logs",
             start_timeout=30.0,
             command=[sys.executable, str(FAKE_ENGINE)],
-            user=user,
+            owner=user,
             log_name=f"engine-out-{folder_name(user)}.log",
         )
 
     with ExitStack() as stack:
 
-        def make(max_engines: int = 4, idle_timeout: float = 3600.0) -> UserEngines:
-            engines = UserEngines(
+        def make(max_engines: int = 4, idle_timeout: float = 3600.0) -> EnginePool:
+            engines = EnginePool(
                 make_supervisor,
                 prepare=lambda: None,
                 max_engines=max_engines,
                 idle_timeout=idle_timeout,
+                limit="engine.max_engines",
                 announce=lambda text: None,
             )
             stack.callback(engines.close)
@@ -76,7 +77,7 @@ def make_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ma
         yield make
 
 
-def pid_of(engines: UserEngines, user: str) -> int:
+def pid_of(engines: EnginePool, user: str) -> int:
     return engines.of(user).call(Ping()).pid
 
 
@@ -198,15 +199,18 @@ def test_directories_of_users_differ_and_are_no_paths() -> None:
 
 
 @pytest.fixture
-def routed(make_engines: MakeEngines) -> Iterator[tuple[RoutedEngine, UserEngines]]:
+def routed(make_engines: MakeEngines) -> Iterator[tuple[RoutedEngine, EnginePool]]:
     """The requests of a gateway whose table 7 is bob's; its own engine is that of nobody."""
     engines, own = make_engines(), make_engines()
-    executors = {"7": "bob"}
-    yield RoutedEngine(own.of("gateway"), engines, executors.get), engines
+
+    def home_of(table_id: str) -> Home | None:
+        return Home(engines.of("bob"), user="bob") if table_id == "7" else None
+
+    yield RoutedEngine(own.of("gateway"), [engines], home_of), engines
 
 
 def test_work_on_a_table_starts_the_engine_of_its_executor(
-    routed: tuple[RoutedEngine, UserEngines],
+    routed: tuple[RoutedEngine, EnginePool],
 ) -> None:
     engine, users = routed
     name = TableName("spark_catalog", "pay", "m")
@@ -218,7 +222,7 @@ def test_work_on_a_table_starts_the_engine_of_its_executor(
 
 
 def test_a_cancel_reaches_the_engines_that_are_up_and_starts_none(
-    routed: tuple[RoutedEngine, UserEngines],
+    routed: tuple[RoutedEngine, EnginePool],
 ) -> None:
     engine, users = routed
     users.of("ann").call(Ping())
@@ -228,7 +232,7 @@ def test_a_cancel_reaches_the_engines_that_are_up_and_starts_none(
 
 
 def test_a_statement_that_dies_with_its_engine_is_told_so(
-    routed: tuple[RoutedEngine, UserEngines],
+    routed: tuple[RoutedEngine, EnginePool],
 ) -> None:
     _, users = routed
     with pytest.raises(ServerError) as caught:

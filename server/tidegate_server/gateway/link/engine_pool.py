@@ -1,4 +1,4 @@
-"""One engine for each user: started on first use, ended when it is not used."""
+"""Engines by key, such as a user: started on first use, ended when they are not used."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _STOP_SECONDS = 15.0
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
-def folder_name(user: str) -> str:
-    """Return the name of the directory of a user's engine, a different one for each user."""
-    if _PLAIN_NAME.fullmatch(user):
-        return user
-    return f"%{hashlib.sha256(user.encode()).hexdigest()[:32]}"
+def folder_name(key: str) -> str:
+    """Return the name of the directory of an engine, a different one for each key."""
+    if _PLAIN_NAME.fullmatch(key):
+        return key
+    return f"%{hashlib.sha256(key.encode()).hexdigest()[:32]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ class _Running:
     """Held while its memory is being inspected."""
 
 
-class UserEngine:
-    """Implements :class:`~.client.Engine` for one user, whether or not an engine is running."""
+class PooledEngine:
+    """Implements :class:`~.client.Engine` for one key, whether or not an engine is running."""
 
-    def __init__(self, user: str, start: Callable[[UserEngine], None]) -> None:
+    def __init__(self, key: str, start: Callable[[PooledEngine], None]) -> None:
         """``start`` calls :meth:`attach`, or raises why no engine can be started."""
-        self.user = user
+        self.key = key
         self._start = start
         self._lock = threading.Lock()
         self._running: _Running | None = None
@@ -89,7 +89,7 @@ class UserEngine:
 
     @property
     def restarts(self) -> int:
-        """How many engines of this user died and were replaced."""
+        """How many engines of this key died and were replaced."""
         running = self._running
         return self._restarts + (0 if running is None else running.supervisor.generation - 1)
 
@@ -139,7 +139,7 @@ class UserEngine:
                 self._start(self)
                 running = self._running
             if running is None:
-                raise error(Code.ENGINE_UNAVAILABLE, reason=f"that of {self.user} is not running")
+                raise error(Code.ENGINE_UNAVAILABLE, reason=f"that of {self.key} is not running")
             yield running.engine
         finally:
             with self._lock:
@@ -147,8 +147,8 @@ class UserEngine:
                 self._used_at = time.monotonic()
 
 
-class UserEngines:
-    """The engines of all users."""
+class EnginePool:
+    """The engines of all users, or of all applications of an engine target."""
 
     def __init__(
         self,
@@ -157,31 +157,34 @@ class UserEngines:
         prepare: Callable[[], None],
         max_engines: int,
         idle_timeout: float,
+        limit: str,
         announce: Callable[[str], None],
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         """Take what every engine needs; none is started yet.
 
-        ``make`` builds the supervisor of a user's engine, or raises ENGINE_ACCOUNT; ``prepare``
-        waits until the metastore can be used; ``idle_timeout`` is in seconds; ``changed`` is called
-        after an engine has come up or was ended.
+        ``make`` builds the supervisor of the engine of a key, or raises ENGINE_ACCOUNT;
+        ``prepare`` waits until the metastore can be used; ``idle_timeout`` is in seconds;
+        ``limit`` names the key of the configuration that sets ``max_engines``; ``changed`` is
+        called after an engine has come up or was ended.
         """
         self._make = make
         self._prepare = prepare
         self._max_engines = max_engines
         self._idle_timeout = idle_timeout
+        self._limit = limit
         self._announce = announce
         self._changed = changed
         self._lock = threading.Lock()
         self._starting = threading.Lock()
         """Held while an engine is added or one is ended to make room for it."""
-        self._known: dict[str, UserEngine] = {}
+        self._known: dict[str, PooledEngine] = {}
         self._stopping = False
 
-    def of(self, user: str) -> UserEngine:
-        """Return the engine of a user; it is started by its first call."""
+    def of(self, key: str) -> PooledEngine:
+        """Return the engine of a key; it is started by its first call."""
         with self._lock:
-            return self._known.setdefault(user, UserEngine(user, self._start))
+            return self._known.setdefault(key, PooledEngine(key, self._start))
 
     def cancel(self, request: Cancel) -> None:
         """Pass a cancel on to every engine that is up, one of which may run the operation."""
@@ -191,16 +194,16 @@ class UserEngines:
                 _in_background(_cancel, running.supervisor, request)
 
     def up(self) -> Mapping[str, EngineInfo]:
-        """Return the engines that are up by their users."""
-        found = {each.user: each.running for each in self._engines()}
-        infos = {user: run.supervisor.info for user, run in found.items() if run is not None}
-        return {user: info for user, info in sorted(infos.items()) if info is not None}
+        """Return the engines that are up by their keys."""
+        found = {each.key: each.running for each in self._engines()}
+        infos = {key: run.supervisor.info for key, run in found.items() if run is not None}
+        return {key: info for key, info in sorted(infos.items()) if info is not None}
 
     def memory(self) -> Mapping[str, MemoryState]:
-        """Return the memory of the engines that are up by their users."""
-        found = {each.user: each.running for each in self._engines()}
-        states = {user: run.memory.state for user, run in found.items() if run is not None}
-        return {user: state for user, state in sorted(states.items()) if state is not None}
+        """Return the memory of the engines that are up by their keys."""
+        found = {each.key: each.running for each in self._engines()}
+        states = {key: run.memory.state for key, run in found.items() if run is not None}
+        return {key: state for key, state in sorted(states.items()) if state is not None}
 
     def restarts(self) -> int:
         """Return how many engines died and were replaced."""
@@ -240,27 +243,27 @@ class UserEngines:
             if engine.running is not None:
                 engine.running.supervisor.hurry()
 
-    def _engines(self) -> tuple[UserEngine, ...]:
+    def _engines(self) -> tuple[PooledEngine, ...]:
         with self._lock:
             return tuple(self._known.values())
 
-    def _start(self, engine: UserEngine) -> None:
+    def _start(self, engine: PooledEngine) -> None:
         self._prepare()
         with self._starting:
             if self._stopping:
                 raise error(Code.ENGINE_UNAVAILABLE, reason="the gateway is stopping")
             if engine.running is not None:
                 return
-            supervisor = self._make(engine.user)
+            supervisor = self._make(engine.key)
             self._make_room()
             supervisor.on_ready(lambda info: self._changed())
             flight = FlightEngine(supervisor)
             memory = MemoryWatch(
                 flight,
                 replace=lambda reason: supervisor.replace(reason, lambda: flight.in_flight == 0),
-                announce=lambda text: self._announce(f"{engine.user}: {text}"),
+                announce=lambda text: self._announce(f"{engine.key}: {text}"),
             )
-            logger.info("starting the engine of %s", engine.user)
+            logger.info("starting the engine of %s", engine.key)
             engine.attach(_Running(supervisor, flight, memory))
             supervisor.start()
 
@@ -269,17 +272,17 @@ class UserEngines:
         running = [each for each in self._engines() if each.running is not None]
         if len(running) < self._max_engines:
             return
-        for engine in sorted(running, key=UserEngine.idle_seconds, reverse=True):
-            if self._retire(engine, "makes room for another user's"):
+        for engine in sorted(running, key=PooledEngine.idle_seconds, reverse=True):
+            if self._retire(engine, "makes room for another one"):
                 return
-        reason = f"all {self._max_engines} engines of users are busy, as engine.max_engines allows"
+        reason = f"all {self._max_engines} engines are busy that {self._limit} allows"
         raise error(Code.ENGINE_UNAVAILABLE, reason=reason)
 
-    def _retire(self, engine: UserEngine, why: str) -> bool:
+    def _retire(self, engine: PooledEngine, why: str) -> bool:
         running = engine.detach_unused()
         if running is None:
             return False
-        logger.info("the engine of %s %s and ends", engine.user, why)
+        logger.info("the engine of %s %s and ends", engine.key, why)
         running.engine.close()
         running.supervisor.stop(_STOP_SECONDS)
         self._changed()
@@ -287,9 +290,9 @@ class UserEngines:
 
 
 def _in_background(work: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> None:
-    """Run what an engine that does not answer must not hold up for the other users."""
+    """Run what an engine that does not answer must not hold up for the others."""
     threading.Thread(
-        target=work, args=arguments, kwargs=named, name="user-engines", daemon=True
+        target=work, args=arguments, kwargs=named, name="engine-pool", daemon=True
     ).start()
 
 

@@ -1,0 +1,223 @@
+"""Where the refreshes of a table run: which engine, in which mode of execution."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tidegate_server.core.config_sections import EngineTargetSection, mode_of
+from tidegate_server.core.errors import Code, ServerError, error
+
+MODE_KEY = "execution.mode"
+ENGINE_KEY = "execution.engine"
+KUBERNETES_KEY = "kubernetes.cluster-id"
+YARN_KEY = "yarn.application.id"
+TARGET_KEYS = (MODE_KEY, ENGINE_KEY, KUBERNETES_KEY, YARN_KEY)
+EMBEDDED = "embedded"
+MODES = (
+    EMBEDDED,
+    "remote",
+    "yarn-session",
+    "yarn-application",
+    "kubernetes-session",
+    "kubernetes-application",
+)
+"""Flink's words, and ``embedded`` for the gateway's own engine."""
+_CLUSTER_NAME = re.compile(r"[a-z]([-a-z0-9]{0,43}[a-z0-9])?")
+"""Names of resources in Kubernetes that leave room for what Spark appends."""
+
+Setting = Callable[[str], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An engine, as a table remembers it."""
+
+    mode: str = EMBEDDED
+    engine: str = ""
+    """The name of its section in the configuration; empty for the gateway's own engine."""
+    cluster: str = ""
+    """The id of the application, if the table has one of its own."""
+
+    def __str__(self) -> str:
+        """Return the stored form: ``remote``, ``remote/big``, ``yarn-application/spark/id``."""
+        return "/".join(filter(None, (self.mode, self.engine, self.cluster)))
+
+    @property
+    def key(self) -> str:
+        """The engine among those of all sections."""
+        return "/".join(filter(None, (self.engine, self.cluster)))
+
+    @property
+    def info(self) -> dict[str, str]:
+        """The target in the words of SET."""
+        found = {MODE_KEY: self.mode}
+        if self.engine:
+            found[ENGINE_KEY] = self.engine
+        if self.cluster:
+            found[_cluster_key(self.mode)] = self.cluster
+        return found
+
+
+def read_target(text: str) -> Target:
+    """Return the target of a stored form."""
+    return Target(*text.split("/", 2))
+
+
+def choose_target(
+    setting: Setting,
+    engines: Mapping[str, EngineTargetSection],
+    master: str,
+    new_id: Callable[[], str],
+) -> Target:
+    """Return the target of a new table.
+
+    :param setting: returns the value of an option in the session.
+    :param engines: the sections of the configuration by name.
+    :param master: that of the gateway's own engine.
+    :raises ServerError: MT_EXECUTION_MODE or MT_OPTION_VALUE.
+    """
+    mode = (setting(MODE_KEY) or "").strip().lower()
+    if mode and mode not in MODES:
+        raise _unknown_mode(mode)
+    name = (setting(ENGINE_KEY) or "").strip()
+    if name:
+        name = known_engine(name, engines)
+        if mode and engines[name].mode != mode:
+            raise error(
+                Code.MT_OPTION_VALUE,
+                key=ENGINE_KEY,
+                value=repr(name),
+                reason=f"its mode is {engines[name].mode}, and {MODE_KEY} is {mode}; "
+                f"RESET '{MODE_KEY}'",
+            )
+    elif mode in ("", EMBEDDED):
+        return Target()
+    else:
+        name = _engine_of_mode(mode, setting, engines, master)
+    if not name:
+        return Target(mode)
+    section = engines[name]
+    cluster = _application(section.mode, setting, new_id) if section.application else ""
+    return Target(section.mode, name, cluster)
+
+
+def known_engine(name: str, engines: Mapping[str, EngineTargetSection]) -> str:
+    """Return the name of a section as the configuration spells it.
+
+    :raises ServerError: MT_OPTION_VALUE if there is none.
+    """
+    folded = {each.lower(): each for each in engines}
+    if (found := folded.get(name.lower())) is not None:
+        return found
+    near = difflib.get_close_matches(name.lower(), folded, n=1)
+    if near:
+        reason = f"did you mean {folded[near[0]]}?"
+    elif engines:
+        reason = f"the configuration has the engines {', '.join(sorted(engines))}"
+    else:
+        reason = "the configuration has no sections [engines.NAME]"
+    raise error(Code.MT_OPTION_VALUE, key=ENGINE_KEY, value=repr(name), reason=reason)
+
+
+def check_mode(mode: str, engines: Mapping[str, EngineTargetSection], master: str) -> None:
+    """Reject a mode for which there is no engine.
+
+    :raises ServerError: MT_EXECUTION_MODE.
+    """
+    word = mode.strip().lower()
+    if word not in MODES:
+        raise _unknown_mode(mode)
+    if word != EMBEDDED and not any(section.mode == word for section in engines.values()):
+        _require_own(word, master)
+
+
+def is_own(mode: str, engines: Mapping[str, EngineTargetSection]) -> bool:
+    """Return whether a mode means the gateway's own engine."""
+    word = mode.strip().lower()
+    return not any(section.mode == word for section in engines.values())
+
+
+def _engine_of_mode(
+    mode: str, setting: Setting, engines: Mapping[str, EngineTargetSection], master: str
+) -> str:
+    """Return the only section for a mode, or the one of the cluster that is set.
+
+    Empty means the gateway's own engine.
+    """
+    found = {name: section for name, section in engines.items() if section.mode == mode}
+    if not found:
+        _require_own(mode, master)
+        return ""
+    if mode.endswith("-session") and (cluster := setting(_cluster_key(mode))):
+        for name, section in found.items():
+            if cluster.strip() in (name, section.cluster_id):
+                return name
+        known = sorted(section.cluster_id or name for name, section in found.items())
+        raise error(
+            Code.MT_OPTION_VALUE,
+            key=_cluster_key(mode),
+            value=repr(cluster),
+            reason=f"the configuration has {', '.join(known)}",
+        )
+    if len(found) == 1:
+        return next(iter(found))
+    raise _mode_error(
+        mode, f"Several engines have it: SET '{ENGINE_KEY}' to one of {', '.join(sorted(found))}."
+    )
+
+
+def _require_own(mode: str, master: str) -> None:
+    """Reject a mode that is not that of the gateway's own engine.
+
+    ``remote`` always is: it is Flink's word for a cluster that runs already.
+    """
+    if mode == "remote" or mode in (mode_of(master), mode_of(master, application=True)):
+        return
+    wanted = "yarn" if mode.startswith("yarn") else "k8s://https://host:port"
+    application = ", and application = true" if mode.endswith("-application") else ""
+    raise _mode_error(
+        mode,
+        f"The gateway's own engine runs on {master}. Add a section [engines.NAME] with "
+        f"master = '{wanted}'{application} to the configuration.",
+    )
+
+
+def _application(mode: str, setting: Setting, new_id: Callable[[], str]) -> str:
+    """Return the id of a new application: the one that is set, or a generated one."""
+    given = (setting(KUBERNETES_KEY) or "").strip() if mode.startswith("kubernetes") else ""
+    if not given:
+        return f"tidegate-{new_id()[:8]}"
+    check_cluster_name(KUBERNETES_KEY, given)
+    return given
+
+
+def check_cluster_name(key: str, value: str) -> None:
+    """Reject what cannot be the name of a cluster.
+
+    :raises ServerError: MT_OPTION_VALUE.
+    """
+    if key == KUBERNETES_KEY and not _CLUSTER_NAME.fullmatch(value.strip()):
+        raise error(
+            Code.MT_OPTION_VALUE,
+            key=key,
+            value=repr(value),
+            reason="a name has up to 45 lower-case letters, digits and hyphens, and begins with a "
+            "letter",
+        )
+
+
+def _cluster_key(mode: str) -> str:
+    return KUBERNETES_KEY if mode.startswith("kubernetes") else YARN_KEY
+
+
+def _unknown_mode(mode: str) -> ServerError:
+    near = difflib.get_close_matches(mode.strip().lower(), MODES, n=1)
+    meant = f"Did you mean {near[0]}? " if near else ""
+    return _mode_error(mode, f"{meant}The modes are {', '.join(MODES)}.")
+
+
+def _mode_error(mode: str, hint: str) -> ServerError:
+    return error(Code.MT_EXECUTION_MODE, mode=mode, hint=hint)
