@@ -158,7 +158,7 @@ def test_users_have_engines_of_their_own(tmp_path: Path) -> None:
             ):
                 cursor.execute("SELECT n FROM numbers")
                 assert len(cursor.fetchall()) == 9
-        engines = {user: info.pid for user, info in gateway.user_engines.items()}
+        engines = {user: info.pid for user, info in gateway.other_engines.items()}
         told = json.loads(json.dumps(describe(gateway, gateway.engine_info)))
         assert {user: found["pid"] for user, found in told["engines"].items()} == engines
         assert engines.keys() == {"ann", "bob"}

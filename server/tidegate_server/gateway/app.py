@@ -383,12 +383,12 @@ class Gateway:
         return self._supervisor.info
 
     @property
-    def user_engines(self) -> Mapping[str, EngineInfo]:
-        """The engines of users that are up, by user name."""
-        return {} if self._engines.users is None else self._engines.users.up()
+    def other_engines(self) -> Mapping[str, EngineInfo]:
+        """The engines beside the gateway's own that are up, by user or by engine target."""
+        return {key: info for pool in self._engines.pools for key, info in pool.up().items()}
 
-    def on_user_engines(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` after a user's engine has come up or was ended."""
+    def on_other_engines(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` after one of them has come up or was ended."""
         self._engines.on_change(callback)
 
     def on_engine_ready(self, callback: Callable[[EngineInfo], None]) -> None:

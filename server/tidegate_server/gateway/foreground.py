@@ -59,7 +59,7 @@ def run(
             say(f"Warning: {warning}")
         stack.enter_context(_signals(stop, gateway, say))
         gateway.on_engine_ready(lambda info: _engine_ready(gateway, say, ready_file))
-        gateway.on_user_engines(lambda: _write_ready(gateway, ready_file))
+        gateway.on_other_engines(lambda: _write_ready(gateway, ready_file))
         stack.enter_context(gateway)
         auth = gateway.config.server.auth
         say(f"Tidegate {__version__} listening on {gateway.address} (HiveServer2, auth {auth})")
@@ -86,7 +86,7 @@ def describe(gateway: Gateway, info: EngineInfo | None) -> Mapping[str, object]:
         "http_port": gateway.http_port,
         "pid": os.getpid(),
         "engine": engine,
-        "engines": msgspec.to_builtins(gateway.user_engines),
+        "engines": msgspec.to_builtins(gateway.other_engines),
     }
 
 

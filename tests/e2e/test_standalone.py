@@ -1,0 +1,156 @@
+"""A standalone cluster whose worker sees the warehouse, and nothing else of the gateway's files."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+import tidegate
+from tests.support.fixtures.server import Server, run_as, running_server
+from tests.support.full_run import FULL
+from tests.support.metastore import postgres_metastore
+from tests.support.standalone import StandaloneCluster, standalone_cluster
+from tests.support.waiting import PATIENCE, wait_until
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
+
+CONFIG = """
+[engine]
+jars = ["{driver}"]
+shared_warehouse = true
+
+[engine.settings]
+{settings}
+"spark.sql.warehouse.dir" = "{warehouse}"
+"spark.cores.max" = "1"
+"spark.executor.memory" = "600m"
+"spark.driver.host" = "127.0.0.1"
+
+[engines.second]
+master = "{master}"
+driver_memory = "1g"
+"""
+ROWS = 3_000_000 if FULL else 500_000
+TEXT = "lpad(cast(id AS STRING), 100, 'x')"
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """A server whose engines run on a cluster."""
+
+    server: Server
+    cluster: StandaloneCluster
+    warehouse: Path
+
+    def run(self, *statements: str) -> list[tuple[object, ...]]:
+        """Run statements in a session of their own; return the rows of the last one."""
+        return run_as(self.server, "ann", *statements)
+
+    def second_engine(self) -> int:
+        """Return the process id of the engine that tables choose."""
+        wait_until(lambda: "second" in self.server.ready_info()["engines"], "it is not up")
+        return int(self.server.ready_info()["engines"]["second"]["pid"])
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder = tmp_path_factory.mktemp("cluster")
+    warehouse, own = folder / "shared" / "warehouse", folder / "server"
+    warehouse.mkdir(parents=True)
+    own.mkdir()
+    with standalone_cluster(folder / "spark") as cluster, postgres_metastore(folder) as metastore:
+        cluster.add_worker([own], cores=2, memory="2g")
+        file = folder / "tidegate.toml"
+        file.write_text(
+            CONFIG.format(
+                driver=metastore.driver,
+                settings=metastore.lines,
+                warehouse=warehouse,
+                master=cluster.url,
+            )
+        )
+        arguments = ("--config", str(file), f"--set=engine.master={cluster.url}")
+        with running_server(own, *arguments) as server:
+            server.wait_for_engine()
+            run_as(
+                server,
+                "ann",
+                "CREATE TABLE orders (shop INT, amount BIGINT)",
+                "INSERT INTO orders SELECT id % 3, id FROM range(30)",
+            )
+            yield House(server, cluster, warehouse)
+
+
+def test_a_large_result_arrives_whole_and_in_order(house: House) -> None:
+    with closing(house.server.connect()) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(f"SELECT id, {TEXT} AS t FROM range({ROWS}) ORDER BY id")
+        expected = 0
+        while rows := cursor.fetchmany(50_000):
+            assert rows[0][0] == expected
+            expected += len(rows)
+            assert rows[-1] == (expected - 1, str(expected - 1).rjust(100, "x"))
+        assert expected == ROWS
+    results = [*house.warehouse.glob(".tidegate/*/results/*/*")]
+    assert results == []
+
+
+def test_executors_read_the_system_tables(house: House) -> None:
+    query = (
+        "SELECT count(*) FROM information_schema.materialized_tables "
+        "WHERE table_name LIKE 'counted%'"
+    )
+    assert house.run(query) == [(0,)]
+    create = "CREATE MATERIALIZED TABLE counted{} FRESHNESS = INTERVAL '1' DAY AS SELECT {} AS a"
+    house.run(create.format(1, 1), create.format(2, 2))
+    assert house.run(query) == [(2,)]
+    house.run(*(f"DROP MATERIALIZED TABLE counted{number}" for number in (1, 2)))
+    assert house.run(query) == [(0,)]
+
+
+def test_a_table_stays_in_the_engine_that_it_chose(house: House) -> None:
+    house.run(
+        "SET 'execution.mode' = 'remote'",
+        "CREATE MATERIALIZED TABLE sums FRESHNESS = INTERVAL '1' DAY REFRESH_MODE = FULL "
+        "AS SELECT shop, sum(amount) AS amount FROM orders GROUP BY shop",
+    )
+    [(_, info)] = house.run("ALTER MATERIALIZED TABLE sums REFRESH")
+    assert info["state"] == "SUCCEEDED"
+    assert (info["execution.mode"], info["execution.engine"]) == ("remote", "second")
+    second, own = house.second_engine(), house.server.engine_pid
+    assert second != own
+    assert house.run("SELECT sum(amount) FROM sums") == [(435,)]
+
+    os.kill(second, signal.SIGKILL)
+    psutil.wait_procs([psutil.Process(second)] if psutil.pid_exists(second) else [], PATIENCE)
+    house.run(
+        "ALTER MATERIALIZED TABLE sums SUSPEND",
+        "ALTER MATERIALIZED TABLE sums RESUME",
+        "INSERT INTO orders VALUES (1, 1000)",
+        "ALTER MATERIALIZED TABLE sums REFRESH",
+    )
+    assert house.run("SELECT sum(amount) FROM sums") == [(1435,)]
+    assert house.second_engine() != second
+    assert house.server.engine_pid == own
+    [verified] = house.run("VERIFY MATERIALIZED TABLE sums")
+    assert verified[3] is True
+
+
+def test_a_killed_executor_is_replaced(house: House) -> None:
+    house.run("SELECT count(*) FROM orders")
+    for executor in house.cluster.executors():
+        os.kill(executor, signal.SIGKILL)
+    assert house.run("SELECT count(*), max(shop) FROM orders") == [(31, 2)]
+
+
+def test_an_engine_that_is_not_configured_is_refused(house: House) -> None:
+    with pytest.raises(tidegate.Error, match="did you mean second?"):
+        house.run("SET 'execution.engine' = 'secnd'")
+    with pytest.raises(tidegate.Error, match="MT_EXECUTION_MODE"):
+        house.run("SET 'execution.mode' = 'yarn-application'")
