@@ -147,6 +147,8 @@ def test_versions_of_the_past_are_read(lake: Lake, table: str) -> None:
     lake.sql(f"INSERT INTO pai.db.{table} VALUES (5, 'e', 5)")
     assert lake.rows(f"SELECT count(*) FROM pai.db.{table} VERSION AS OF 1") == [(4,)]
     assert lake.rows(f"SELECT count(*) FROM pai.db.{table} TIMESTAMP AS OF now()") == [(5,)]
+    optional = refusal(lake, f"SELECT * FROM pai.db.{table} WITH ('scan.snapshot-id' = '1')")
+    assert "its tables have no option scan.snapshot-id" in optional.message
     gone = refusal(lake, f"SELECT * FROM pai.db.{table} VERSION AS OF 9")
     assert (gone.code, "there is no snapshot 9" in gone.message) == ("CATALOG_REFUSED", True)
 

@@ -600,6 +600,10 @@ public class PythonCatalogs {
         public JsonNode call(ObjectNode request) {
           return Catalog.this.call(request);
         }
+
+        public RuntimeException refused(String reason) {
+          return failure(name, "refused", reason);
+        }
       };
       ObjectNode request = request("table_version", table);
       request.put("at_version", version);

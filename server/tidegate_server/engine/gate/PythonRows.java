@@ -72,6 +72,9 @@ public class PythonRows {
     public abstract ObjectNode request(String method);
 
     public abstract JsonNode call(ObjectNode request);
+
+    /** Returns the error for what the catalog cannot do. */
+    public abstract RuntimeException refused(String reason);
   }
 
   private UserDefinedPythonDataSource source;
@@ -171,11 +174,19 @@ public class PythonRows {
     }
 
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+      requireNone(options);
       return new Reading(all, caller, schema, scan());
     }
 
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+      requireNone(info.options());
       return new Writing(all, caller, info.schema());
+    }
+
+    /** Refuses options after WITH, which nothing would read. */
+    private void requireNone(CaseInsensitiveStringMap options) {
+      if (options.isEmpty()) return;
+      throw caller.refused("its tables have no option " + options.keySet().iterator().next());
     }
 
     private static String quoted(String name) {
