@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
@@ -105,6 +106,12 @@ def test_it_keeps_the_rules_of_catalogs(tmp_path: Path) -> None:
 def test_what_only_the_jar_has_is_refused(options: Mapping[str, str], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         PaimonPythonType().open({"warehouse": "/tmp", **options})
+
+
+def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pypaimon", None)
+    with pytest.raises(CatalogError, match=r"run pip install 'tidegate\[paimon\]', or add"):
+        PaimonPythonType().open({"warehouse": "/lake"})
 
 
 @pytest.mark.parametrize("name", ["..", "a/b", "a.b", "a b", "", "t$snapshots", "*"])
