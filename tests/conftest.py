@@ -18,6 +18,7 @@ pytest_plugins = (
     "tests.support.fixtures.jdbc",
     "tests.support.fixtures.spark",
     "tests.support.fixtures.kafka",
+    "tests.support.fixtures.registry",
 )
 
 # Bounded by their number and not by the clock; ``bin/test --full`` generates many more. On a build

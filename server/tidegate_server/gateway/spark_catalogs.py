@@ -95,6 +95,8 @@ def definition_of(catalog: ExternalObject, secrets: Mapping[str, str]) -> Catalo
             install = spark_type.install
         literal = {value for key, value in given.items() if is_secret(key, kind.options)}
         hidden = {key for key, value in options.items() if value in literal}
+    if class_name == jdbc.CLASS:
+        options = jdbc.for_spark(options)
     resolved = {key: _resolve(value, catalog, secrets) for key, value in options.items()}
     hidden |= {key for key, value in options.items() if resolved[key] != value}
     return CatalogDefinition(

@@ -848,6 +848,16 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       if (topics == null) topics = options.get("subscribepattern");
       if (topics == null) topics = options.get("assign");
       add("READ", "PATH", "", "", "kafka://" + servers + "/" + topics, "", via, "");
+      registries(options, "READ", via);
+    }
+
+    /** Adds the registries with the schemas of records, which the analysis or an INSERT asks. */
+    private void registries(Map options, String act, String via) {
+      for (Object one : options.entrySet()) {
+        Map.Entry option = (Map.Entry) one;
+        if (!lower((String) option.getKey()).endsWith("schemaregistry")) continue;
+        add(act, "PATH", "", "", (String) option.getValue(), "", via, "");
+      }
     }
 
     /**
@@ -877,6 +887,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       } else if (said.get("connector").equals("kafka")) {
         add("WRITE", "PATH", "", "", "kafka://" + given.get("kafka.bootstrap.servers") + "/"
             + given.get("topic"), "", inner, "");
+        registries(given, "WRITE", inner);
       } else if (said.containsKey("path")) {
         path("WRITE", new Path((String) said.get("path")), inner);
       }
