@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -18,6 +18,7 @@ pytest_plugins = (
     "tests.support.fixtures.jdbc",
     "tests.support.fixtures.spark",
     "tests.support.fixtures.kafka",
+    "tests.support.fixtures.registry",
 )
 
 # Bounded by their number and not by the clock; ``bin/test --full`` generates many more. On a build
@@ -30,8 +31,8 @@ settings.load_profile("full" if FULL else "quick")
 _LAST = ("spark", "jdbc", "faults", "package")
 """Markers of slow tests, the slowest last."""
 
-_SAMPLED = 6
-"""One of so many thorough tests runs with ``--sampled``."""
+_SAMPLED = 10
+"""One of so many thorough tests runs with ``--sampled``, unless the marker has another number."""
 _ENGINES = frozenset({"start_engine", "spark_root"})
 """Fixtures that start Spark without a gateway."""
 _TESTS = Path(__file__).parent
@@ -64,7 +65,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option with which ``bin/test`` leaves tests out."""
     parser.addoption(
-        "--sampled", action="store_true", help="run every sixth of the tests marked thorough"
+        "--sampled", action="store_true", help="run a sample of the tests marked thorough"
     )
 
 
@@ -79,15 +80,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Return all but every sixth of the thorough tests of each file, whose first one stays."""
-    seen: Counter[Path] = Counter()
-    left_out = []
-    for item in items:
-        if item.get_closest_marker("thorough"):
-            if seen[item.path] % _SAMPLED:
-                left_out.append(item)
-            seen[item.path] += 1
-    return left_out
+    """Return the thorough tests that are no part of the sample.
+
+    A test is in it by its name alone, whatever tests are added or removed.
+    """
+    return [
+        item
+        for item in items
+        if (thorough := item.get_closest_marker("thorough"))
+        and crc32(item.nodeid.encode()) % (thorough.args[0] if thorough.args else _SAMPLED)
+    ]
 
 
 def _weight(item: pytest.Item) -> int:

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, inspect
 import tidegate
 from tests.support.fixtures.server import Server, run_as, running_server
 
-pytestmark = pytest.mark.faults  # a server of its own
+pytestmark = [pytest.mark.faults, pytest.mark.thorough(4)]  # a server of its own
 
 CONFIG = """
 [authorization]

@@ -5,26 +5,21 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from decimal import Decimal
+from pathlib import Path
 
-import psycopg
 import pytest
 
 import tidegate
+from tests.support.databases import driver_jars, replace_rows, running_shop
 from tests.support.fixtures.server import Server, run_as, running_server
 from tests.support.full_run import FULL
 from tests.support.mariadb import MariaDb, has_mariadb, running_mariadb
-from tests.support.postgres import (
-    USER,
-    free_port,
-    postgres_programs,
-    require_password,
-    running_postgres,
-)
-from tidegate_server.engine.jvm import jars
-from tidegate_server.gateway.link.java import find_java
+from tests.support.postgres import postgres_programs
 
 pytestmark = pytest.mark.faults  # a server of its own
 thorough = pytest.mark.thorough
@@ -49,56 +44,23 @@ ROWS = [(1, Decimal("10.50"), "a"), (2, Decimal("20.00"), "b")]
 
 
 @pytest.fixture(scope="module")
-def drivers() -> list[str]:
-    """The jars of JDBC drivers, fetched once into the cache of jars."""
-    found = []
-    for jar in (
-        jars.Jar("org.postgresql", "postgresql", "42.7.4"),
-        jars.Jar("org.mariadb.jdbc", "mariadb-java-client", "3.5.3"),
-    ):
-        file = jars.cache_dir() / jar.file
-        if not file.exists():
-            jars._fetch(jar, jars.cache_dir(), str(find_java().home))
-        found.append(str(file))
-    return found
-
-
-@pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """The URL of a database with the schema ``shop``, whose owner needs a password."""
     programs = postgres_programs()
     if programs is None:
         pytest.skip("PostgreSQL is not installed")
-    port = free_port()
-    with running_postgres(programs, port) as directory:
-        where = f"host={directory} port={port} user={USER} dbname=postgres"
-        with psycopg.connect(where, autocommit=True) as database:
-            for text in (
-                f"CREATE ROLE crm LOGIN PASSWORD '{HUSH}'",
-                "CREATE SCHEMA shop AUTHORIZATION crm",
-                "SET ROLE crm",
-                "CREATE TABLE shop.orders (id int PRIMARY KEY, amount numeric(10, 2), who text)",
-                "INSERT INTO shop.orders VALUES (1, 10.5, 'a'), (2, 20, 'b')",
-                "CREATE TABLE shop.prices (id int, at date, price numeric(10, 2) NOT NULL)",
-                "ALTER TABLE shop.prices ADD seen timestamp, ADD PRIMARY KEY (id, at)",
-                "RESET ROLE",
-            ):
-                database.execute(text)
-            require_password(directory)
-            database.execute("SELECT pg_reload_conf()")
-        yield f"jdbc:postgresql://127.0.0.1:{port}/postgres"
+    with running_shop(programs, HUSH) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
-def server(
-    tmp_path_factory: pytest.TempPathFactory, drivers: list[str], url: str
-) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory, url: str) -> Iterator[Server]:
     """A server with the connection ``crm``, which bob may use and ann may change."""
     folder = tmp_path_factory.mktemp("connections")
     secret, file = folder / "secret", folder / "tidegate.toml"
     secret.write_text(HUSH)
     secret.chmod(0o600)
-    file.write_text(CONFIG.format(drivers=json.dumps(drivers), secret=secret))
+    file.write_text(CONFIG.format(drivers=json.dumps(driver_jars()), secret=secret))
     with running_server(folder, "--config", str(file)) as server:
         server.wait_for_engine()
         run_as(
@@ -282,6 +244,51 @@ def test_an_insert_replaces_the_rows_of_the_same_key(server: Server) -> None:
     assert "does not support truncate" in refused(server, "ann", text)
     run_as(server, "ann", "DROP SCHEMA ann CASCADE")
     assert run_as(server, "bob", "SELECT count(*) FROM crm.shop.prices") == [(3,)]
+
+
+@thorough
+def test_rows_replace_others_in_mariadb(server: Server, mariadb: MariaDb) -> None:
+    mariadb.execute(
+        "CREATE TABLE prices (id INT, `at` DATE, price DECIMAL(10, 2), note TEXT, PRIMARY KEY (id, "
+        "`at`))",
+        "CREATE TABLE ids (id INT PRIMARY KEY)",
+        database="shop",
+    )
+    mariadb.execute(f"CREATE USER writer IDENTIFIED BY '{HUSH}'", "GRANT ALL ON shop.* TO writer")
+    run_as(
+        server,
+        "root",
+        "CREATE CONNECTION maria TYPE mariadb OPTIONS (user 'writer', password secret('crm'), "
+        f"url 'jdbc:mariadb://127.0.0.1:{mariadb.port}/shop')",
+        "CREATE CATALOG marias WITH ('type' = 'jdbc', 'default-database' = 'shop', 'username' = "
+        f"'writer', 'base-url' = 'jdbc:mariadb://127.0.0.1:{mariadb.port}', 'password' = "
+        "'${secret:crm}')",
+    )
+    replace_rows(server, "maria", "maria.shop.prices")
+    text = "SELECT max(id), max(price) FROM {}.shop.prices WHERE note = 'b'"
+    for catalog in ("maria", "marias"):
+        assert run_as(server, "root", text.format(catalog)) == [(2, Decimal("4.50"))]
+    run_as(server, "root", "DROP CATALOG marias", "DROP CONNECTION maria")
+
+
+@thorough
+def test_rows_replace_others_in_sqlite(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "shop.db"
+    with closing(sqlite3.connect(file)) as database:
+        database.execute(
+            "CREATE TABLE prices (id INTEGER, at DATE, price NUMERIC(10, 2), note TEXT, "
+            "PRIMARY KEY (id, at))"
+        )
+        database.execute("CREATE TABLE ids (id INTEGER PRIMARY KEY)")
+        database.commit()
+    run_as(
+        server,
+        "root",
+        f"CREATE CONNECTION lite TYPE jdbc OPTIONS (url 'jdbc:sqlite:{file}', "
+        "driver 'org.sqlite.JDBC')",
+    )
+    replace_rows(server, "lite", "lite.prices")
+    run_as(server, "root", "DROP CONNECTION lite")
 
 
 @thorough

@@ -14,7 +14,7 @@ import tidegate
 from tests.support.fixtures.server import Run, Server, last_rows
 from tests.support.full_run import FULL
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough(4)]
 
 CASCADES = 1_000 if FULL else 4
 READERS = 3 if FULL else 2

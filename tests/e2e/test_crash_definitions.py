@@ -23,7 +23,7 @@ from tests.support.full_run import FULL
 from tests.support.waiting import wait_until
 from tidegate_server.core.faults import VARIABLE, Point
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.thorough(4)]
 
 MT = "MATERIALIZED TABLE"
 LEASE = 2.0

@@ -14,7 +14,7 @@ import pytest
 import tidegate
 from tests.support.fixtures.server import Rows, Run, Server, last_rows
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough(4)]
 
 BOUND = "SET 'materialized-table.read.max-staleness' = '{}'"
 

@@ -11,7 +11,7 @@ import pytest
 import tidegate
 from tests.support.fixtures.server import Server, run_as
 
-pytestmark = pytest.mark.faults  # the server with authorization
+pytestmark = [pytest.mark.faults, pytest.mark.thorough(4)]  # the server with authorization
 
 USERS = ("ann", "bob", "carl")
 

@@ -12,7 +12,7 @@ from pyhive import hive
 import tidegate
 from tests.support.fixtures.server import Server
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough(4)]
 
 CREATE = (
     "CREATE MATERIALIZED TABLE {} WITH ('materialized-table.initialize' = 'ON_CREATE') "

@@ -11,7 +11,7 @@ import pytest
 import tidegate
 from tests.support.fixtures.server import Run, Server, last_rows
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough(4)]
 
 _ALL = "SELECT * FROM mt ORDER BY ds, n"
 _CREATE = (

@@ -11,7 +11,7 @@ from tests.support.fixtures.server import Server, run_as
 from tests.support.waiting import wait_until
 from tidegate.cli.split import split
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough(4)]
 
 SCRIPT = Path(__file__).parents[1] / "sql" / "fixtures" / "lakehouse.sql"
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.fixtures.server import Server, named_rows
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough(4)]
 
 KEPT = "information_schema.materialized_table_upkeep"
 

@@ -28,7 +28,7 @@ import tidegate
 from tests.support.fixtures.server import Server
 from tests.support.full_run import FULL
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough(4)]
 
 NAMES = ("a", "b", "c", "d", "e")
 names = st.sampled_from(NAMES)

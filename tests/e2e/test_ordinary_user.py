@@ -14,7 +14,11 @@ from tests.engine.oracle.decision_support import Benchmark
 from tests.support.fixtures.server import Server, run_as
 from tests.support.full_run import FULL
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600 if FULL else 900)]
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.timeout(3600 if FULL else 900),
+    pytest.mark.thorough(4),
+]
 
 CREATE = (
     "CREATE MATERIALIZED TABLE reports.{} FRESHNESS = INTERVAL '1' DAY REFRESH_MODE = FULL AS {}"

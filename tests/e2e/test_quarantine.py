@@ -11,7 +11,7 @@ import pytest
 import tidegate
 from tests.support.fixtures.server import Server
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough(4)]
 
 CREATE = (
     "CREATE {} MATERIALIZED TABLE good (CONSTRAINT positive EXPECT (n > 0) ON VIOLATION QUARANTINE,"

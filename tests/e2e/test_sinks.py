@@ -89,10 +89,11 @@ def test_rows_become_files(cursor: tidegate.Cursor, tmp_path: Path) -> None:
 
 def test_each_format_reads_what_it_has_written(cursor: tidegate.Cursor, tmp_path: Path) -> None:
     columns = "id INT, text STRING, price DECIMAL(5, 2), at TIMESTAMP, here TIMESTAMP_LTZ"
-    row = "VALUES (1, ' a\"b\\\\c,; ', 1.5, now(), now()), (2, '', NULL, NULL, NULL), "
+    now = "date_trunc('MILLISECOND', now())"
+    row = f"VALUES (1, ' a\"b\\\\c,; ', 1.5, {now}, {now}), (2, '', NULL, NULL, NULL), "
     row += "(3, NULL, NULL, NULL, NULL)"
     last_rows(cursor, f"CREATE TABLE given ({columns})", f"INSERT INTO given {row}")
-    for format in ("json", "csv", "parquet", "orc"):
+    for format in ("json", "csv", "avro", "parquet", "orc"):
         literal = ", 'csv.null-literal' = 'n/a'" if format == "csv" else ""
         last_rows(
             cursor,
@@ -114,6 +115,41 @@ def test_each_format_reads_what_it_has_written(cursor: tidegate.Cursor, tmp_path
         cursor.execute("INSERT OVERWRITE csvs SELECT * FROM csvs")
     last_rows(cursor, "INSERT OVERWRITE csvs SELECT 9, 'x', 1, NULL, NULL")
     assert lines(tmp_path / "csv") == ["9,x,1.00,n/a,n/a"]
+
+
+def test_times_in_files_of_avro_have_a_zone_or_none(
+    cursor: tidegate.Cursor, tmp_path: Path
+) -> None:
+    columns = "a TINYINT NOT NULL, at TIMESTAMP(3), there TIMESTAMP_LTZ(3), r ROW<x SMALLINT, y {}>"
+    files = f"WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/{{}}', 'format' = 'avro'{{}})"
+    local = ", 'avro.timestamp_mapping.legacy' = 'false', 'avro.codec' = 'deflate'"
+    moment = "TIMESTAMP '2026-07-01 12:00:00.123'"
+    row = f"1, {moment}, {moment}, named_struct('x', 2S, 'y', {moment})"
+    last_rows(
+        cursor,
+        "SET TIME ZONE 'Asia/Tokyo'",
+        f"CREATE TABLE m ({columns.format('TIMESTAMP_LTZ(3)')}) {files.format('m', '')}",
+        f"CREATE TABLE l ({columns.format('TIMESTAMP(3)')}) {files.format('l', local)}",
+        f"INSERT INTO m VALUES ({row})",
+        f"INSERT INTO l VALUES ({row})",
+    )
+    same = f"a = 1 AND at = {moment} AND there = {moment} AND r.x = 2 AND r.y = {moment}"
+    for table in ("m", "l"):
+        assert last_rows(cursor, f"SELECT count(*) FROM {table} WHERE {same}") == [(1,)]
+    stored = "typeof(at), CAST(at AS STRING), CAST(there AS STRING) FROM read_files('{}', format "
+    stored += "=> 'avro')"
+    there = "2026-07-01 12:00:00.123"
+    kind = last_rows(cursor, f"SELECT {stored.format(tmp_path / 'm')}")
+    assert kind == [("timestamp", "2026-07-01 21:00:00.123", there)]
+    kind = last_rows(cursor, f"SELECT {stored.format(tmp_path / 'l')}")
+    assert kind == [("timestamp_ntz", there, there)]
+    last_rows(
+        cursor,
+        "CREATE MATERIALIZED TABLE taken FRESHNESS = INTERVAL '1' DAY AS SELECT a, at FROM m",
+        "ALTER MATERIALIZED TABLE taken REFRESH",
+    )
+    assert last_rows(cursor, f"SELECT count(*) FROM taken WHERE at = {moment}") == [(1,)]
+    last_rows(cursor, "DROP MATERIALIZED TABLE taken")
 
 
 def test_rows_are_printed_or_discarded(server: Server, cursor: tidegate.Cursor) -> None:

@@ -14,7 +14,7 @@ import tidegate
 from tests.support.fixtures.server import Server, named_rows
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough(4)]
 
 CREATE = """
 CREATE MATERIALIZED TABLE zones.mt PARTITIONED BY (ds)

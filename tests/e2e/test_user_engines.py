@@ -16,7 +16,7 @@ from tests.support.fixtures.server import Server, run_as, running_server
 from tests.support.metastore import postgres_metastore
 from tests.support.waiting import PATIENCE, wait_until
 
-pytestmark = pytest.mark.faults  # kills engines of a server of its own
+pytestmark = [pytest.mark.faults, pytest.mark.thorough(4)]  # kills engines of a server of its own
 
 CONFIG = """
 [authorization]

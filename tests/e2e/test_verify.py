@@ -10,7 +10,7 @@ import pytest
 import tidegate
 from tests.support.fixtures.server import Server, sorted_rows
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough(4)]
 
 
 @pytest.fixture

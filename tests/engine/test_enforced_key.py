@@ -10,7 +10,7 @@ from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.clauses import EnforcedKey, Expectation, Violation
 from tidegate_server.core.model.runs import Strategy
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough(3)]
 
 
 def table_with_key(

@@ -19,7 +19,7 @@ from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.storage.iceberg import commits
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough(3)]
 
 GROUPS = "SELECT k, sum(n) AS n, count(*) AS c FROM src GROUP BY k"
 ROWS = "SELECT id, k, n + 1 AS n FROM src WHERE n > 0"

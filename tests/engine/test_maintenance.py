@@ -19,7 +19,7 @@ from tidegate_server.core.refresh.maintenance import (
     horizon,
 )
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 COMMITS = 2
 

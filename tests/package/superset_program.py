@@ -169,7 +169,7 @@ def _cancel(app: Any, database: Any) -> dict[str, Any]:
     from superset.common.db_query_status import QueryStatus
     from superset.extensions import db
 
-    sql = "SELECT count(*) FROM range(100000000000) WHERE reflect('java.lang.Math', 'random') > 2"
+    sql = "SELECT count(*) FROM range(100000000000) WHERE md5(id) = ''"
     query, failure = _query(database, sql, None), []
 
     def work(number: int) -> None:

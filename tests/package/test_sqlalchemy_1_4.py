@@ -10,7 +10,7 @@ import pytest
 from tests.package.environments import install, succeed
 from tests.support.fixtures.server import Server
 
-pytestmark = [pytest.mark.package, pytest.mark.spark]
+pytestmark = [pytest.mark.package, pytest.mark.spark, pytest.mark.thorough(4)]
 
 PROGRAM = """
 import datetime, json, sys

@@ -148,6 +148,13 @@ FILES = [
         "('avro.schema.url' = 'http://169.254.169.254/') STORED AS TEXTFILE"
     ),
     "SELECT from_xml('<a/>', 'b INT', map('rowValidationXSDPath', '/etc/passwd'))",
+    "SELECT from_avro(X'00', '\"int\"', map('avroSchemaUrl', 'file:///etc/passwd'))",
+    "SELECT from_avro(X'00', '\"int\"', map('avroSchema' || 'Url', 'file:///etc/passwd'))",
+    "CREATE TABLE bob.f USING avro OPTIONS (avroSchemaUrl 'file:///etc/passwd')",
+    (
+        "SELECT * FROM read_kafka(bootstrapServers => '127.0.0.1:1', subscribe => 't', "
+        "valueSchemaRegistry => 'http://127.0.0.1:1', valueSubject => 's', valueSchema => 'a INT')"
+    ),
     "SELECT * FROM VALUES (from_xml('<a/>', 'b INT', map('rowValid' || 'ationXSDPath', '/etc')))",
     "CREATE TABLE bob.f USING jdbc OPTIONS (url 'jdbc:derby:;databaseName=x', dbtable 't')",
     "CREATE TABLE bob.f USING org.apache.spark.sql.jdbc OPTIONS (url 'jdbc:derby:x', dbtable 't')",

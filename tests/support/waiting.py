@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
 import time
 from collections.abc import Callable
 
@@ -18,3 +20,14 @@ def wait_until(condition: Callable[[], object], otherwise: str, seconds: float =
         if time.monotonic() > deadline:
             pytest.fail(otherwise)
         time.sleep(0.05)
+
+
+def wait_until_listening(process: subprocess.Popen[bytes], port: int, seconds: float) -> None:
+    """Wait until a process that was started listens on a port of this machine."""
+
+    def listens() -> bool:
+        assert process.poll() is None, f"{process.args!r} ended with {process.returncode}"
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", port)) == 0
+
+    wait_until(listens, f"nothing listens on port {port}", seconds)

@@ -610,6 +610,11 @@ class Code(Enum):
         "22023",
         "The options of the connector {connector} are invalid: {reason}.",
     )
+    SCHEMA_REGISTRY = ErrorSpec(
+        "58030",
+        "The schema registry {url} cannot be used: {reason}.",
+        "The table's option 'url' of the format names it; the next statement asks it again.",
+    )
     INVALID_LIKE = ErrorSpec(
         "42601", "The table cannot be created like {other}: {reason}.", "{hint}"
     )

@@ -12,7 +12,7 @@ from tidegate_server.core.messages.requests import CatalogDefinition, PutCatalog
 from tidegate_server.core.model.external import SECRET_REFERENCE, ExternalObject, secret_reference
 from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.gateway.catalog_types import jdbc
-from tidegate_server.gateway.catalog_types.base import CatalogType
+from tidegate_server.gateway.catalog_types.base import CatalogType, SparkCatalog
 from tidegate_server.gateway.catalog_types.options import TYPE, is_secret, named_options
 from tidegate_server.gateway.catalog_types.registry import require_type
 from tidegate_server.gateway.link.client import Engine
@@ -90,10 +90,13 @@ def definition_of(catalog: ExternalObject, secrets: Mapping[str, str]) -> Catalo
             options = named_options(given, kind.options)
         else:
             spark_type = cast("CatalogType", kind)
-            class_name, options = _spark_catalog(spark_type, given, catalog)
+            spark = _spark_catalog(spark_type, given, catalog)
+            class_name, python_type, options = spark.class_name, spark.python_type, spark.options
             install = spark_type.install
         literal = {value for key, value in given.items() if is_secret(key, kind.options)}
         hidden = {key for key, value in options.items() if value in literal}
+    if class_name == jdbc.CLASS:
+        options = jdbc.for_spark(options)
     resolved = {key: _resolve(value, catalog, secrets) for key, value in options.items()}
     hidden |= {key for key, value in options.items() if resolved[key] != value}
     return CatalogDefinition(
@@ -109,12 +112,11 @@ def definition_of(catalog: ExternalObject, secrets: Mapping[str, str]) -> Catalo
 
 def _spark_catalog(
     kind: CatalogType, given: Mapping[str, str], catalog: ExternalObject
-) -> tuple[str, Mapping[str, str]]:
+) -> SparkCatalog:
     try:
-        spark = kind.spark_catalog(given)
+        return kind.spark_catalog(given)
     except (ValueError, KeyError) as problem:
         raise invalid_catalog(catalog, str(problem)) from problem
-    return spark.class_name, spark.options
 
 
 def invalid_catalog(

@@ -24,7 +24,8 @@ def _view(columns: str, options: str) -> str:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_query_reads_the_newest_rows_and_a_refresh_the_events(format: str) -> None:
-    text = _view(COLUMNS, f"'connector' = 'kafka', 'format' = '{format}'")
+    url = f", '{format}.url' = 'http://r:1'" if FORMATS[format].registry else ""
+    text = _view(COLUMNS, f"'connector' = 'kafka', 'format' = '{format}'{url}")
     assert change_key(text) == ("id",)
     assert "max_by(struct(*), __sequence)" in text
     events = events_query(text)

@@ -9,7 +9,10 @@ from tidegate_server.core.model.types import (
     ColumnType,
     Schema,
     TypeKind,
+    TypePart,
+    castable_type,
     parse_type,
+    parts_of,
     plain_type,
     spark_type,
     unknown_type,
@@ -156,3 +159,15 @@ def test_other_types_are_told_apart(one: str, other: str) -> None:
 )
 def test_the_first_word_that_is_no_type_is_told(text: str, word: str) -> None:
     assert unknown_type(text) == word
+
+
+def test_nested_types_are_taken_apart() -> None:
+    text = "STRUCT<a: INT NOT NULL COMMENT 'x, y', `b c`: ARRAY<STRUCT<d: CHAR(2) NOT NULL>>>"
+    assert parts_of(text) == (
+        TypePart("a", "INT", nullable=False),
+        TypePart("b c", "ARRAY<STRUCT<d: CHAR(2) NOT NULL>>", nullable=True),
+    )
+    assert [each.type for each in parts_of("MAP<STRING, INT>")] == ["STRING", "INT"]
+    assert parts_of("DECIMAL(10, 2)") == ()
+    assert castable_type(text) == "STRUCT<`a`: INT, `b c`: ARRAY<STRUCT<`d`: CHAR(2)>>>"
+    assert castable_type("STRUCT<a: INT>") == "STRUCT<a: INT>"

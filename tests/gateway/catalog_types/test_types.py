@@ -15,7 +15,7 @@ from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.gateway.catalog_types import registry
 from tidegate_server.gateway.catalog_types.base import CatalogOption, SparkCatalog
 from tidegate_server.gateway.catalog_types.iceberg import IcebergType
-from tidegate_server.gateway.catalog_types.jdbc import JdbcType
+from tidegate_server.gateway.catalog_types.jdbc import JdbcType, for_spark
 from tidegate_server.gateway.catalog_types.options import find_problem
 from tidegate_server.gateway.catalog_types.paimon import PaimonType
 from tidegate_server.gateway.spark_catalogs import definition_of
@@ -58,6 +58,25 @@ def test_flinks_options_of_jdbc_become_sparks() -> None:
 def test_every_database_has_its_kind_of_url(base: str, url: str) -> None:
     options = {"base-url": base, "default-database": "crm"}
     assert JdbcType().spark_catalog(options).options["url"] == url
+
+
+@pytest.mark.parametrize(
+    ("url", "sparks"),
+    [
+        ("jdbc:mariadb://db/crm", "jdbc:mysql://db/crm?permitMysqlScheme"),
+        ("jdbc:mariadb://db/?a=b", "jdbc:mysql://db/?a=b&permitMysqlScheme"),
+        ("jdbc:mariadb://db/?permitMysqlScheme", "jdbc:mysql://db/?permitMysqlScheme"),
+        ("jdbc:mysql://db/crm", "jdbc:mysql://db/crm"),
+    ],
+)
+def test_spark_knows_mariadb_by_the_url_of_mysql(url: str, sparks: str) -> None:
+    assert for_spark({"URL": url, "driver": "a.Driver"}) == {"URL": sparks, "driver": "a.Driver"}
+    base = {"base-url": "jdbc:mariadb://db", "default-database": "crm"}
+    assert definition_of(replace(CATALOG, options=base), {}).options == {
+        "url": "jdbc:mysql://db/crm?permitMysqlScheme",
+        "driver": "org.mariadb.jdbc.Driver",
+    }
+    assert for_spark({"url": "jdbc:mariadb://db"})["driver"] == "org.mariadb.jdbc.Driver"
 
 
 def test_another_database_needs_its_driver() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from tidegate_server.core.catalogs.options import CatalogOption
+from tidegate_server.core.catalogs.rows import ROWS
 
 DELTA: Final = "delta"
 """The format whose tables describe themselves: columns and properties are in their log."""
@@ -38,9 +39,11 @@ class CatalogTable:
 
     format: str = ""
     """The name of a data source of Spark, such as ``parquet``, ``csv``, ``delta`` or ``jdbc``. It
-    is empty in a table to create if the statement has no USING."""
+    is empty in a table to create if the statement has no USING. The catalog itself reads and writes
+    the rows of tables in the format ``rows`` (:mod:`tidegate_server.core.catalogs.rows`)."""
     columns: tuple[TableColumn, ...] = ()
-    """All columns, the partition keys last; none for tables in the format ``delta``."""
+    """All columns, the partition keys last unless the format is ``rows``; none for tables in the
+    format ``delta``."""
     partition_keys: tuple[str, ...] = ()
     location: str | None = None
     """The directory or the file of a table of files. It is None in a table to create if the
@@ -57,7 +60,8 @@ class CatalogTable:
         if len(set(folded)) < len(folded):
             raise ValueError(f"two columns have one name: {', '.join(names)}")
         keys = tuple(self.partition_keys)
-        if self.columns and keys and tuple(names[-len(keys) :]) != keys:
+        last = tuple(names[-len(keys) :]) == keys
+        if self.columns and keys and not last and self.format != ROWS:
             raise ValueError(f"the partition keys {', '.join(keys)} are not the last columns")
         if any(key.lower() == "path" for key in self.options):
             raise ValueError("the option path is the location of the table")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import threading
 import traceback
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Protocol
 
 from tidegate_server.core.catalogs.base import (
     Catalog,
@@ -17,7 +18,8 @@ from tidegate_server.core.catalogs.base import (
     CatalogTable,
     PythonCatalogType,
 )
-from tidegate_server.core.catalogs.encoding import decode_table, encode_table
+from tidegate_server.core.catalogs.encoding import decode_filter, decode_table, encode_table
+from tidegate_server.core.catalogs.rows import Overwrite, RowReader, RowScan, RowWriter
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +36,25 @@ _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "alter_table": ("schema", "table_name", "table"),
     "drop_table": ("schema", "table_name"),
     "rename_table": ("schema", "table_name", "new_schema", "new_name"),
+    "table_version": ("schema", "table_name", "at_version", "at_millis"),
+    "read_rows": ("schema", "table_name", "scan"),
+    "write_rows": ("schema", "table_name", "overwrite"),
+    "commit_rows": ("schema", "table_name", "overwrite", "written"),
+    "discard_rows": ("schema", "table_name", "written"),
 }
 """The methods, with the fields of a request that are their arguments."""
+
+
+class Workers(Protocol):
+    """Makes functions of catalogs ready for Spark's workers."""
+
+    def reading(self, reader: RowReader, columns: str) -> bytes:
+        """Return the function that reads parts; ``columns`` is the type of the rows as JSON."""
+        ...
+
+    def writing(self, writer: RowWriter) -> bytes:
+        """Return the function that writes rows."""
+        ...
 
 
 class NotOfferedError(CatalogError):
@@ -53,9 +72,15 @@ class _Open:
 class CatalogCalls:
     """Opens catalogs, and calls their methods as texts of JSON ask for it."""
 
-    def __init__(self, find: Callable[[str], PythonCatalogType]) -> None:
-        """``find`` returns the type of a name; it may raise anything."""
+    def __init__(
+        self, find: Callable[[str], PythonCatalogType], workers: Workers | None = None
+    ) -> None:
+        """``find`` returns the type of a name; it may raise anything.
+
+        :param workers: None if no rows are read.
+        """
         self._find = find
+        self._workers = workers
         self._lock = threading.Lock()
         self._open: dict[str, _Open] = {}
 
@@ -75,6 +100,10 @@ class CatalogCalls:
                 return self._close(request["catalog"])
             case "version":
                 return self._version(request)
+            case "read_rows":
+                return self._read_rows(request)
+            case "write_rows":
+                return self._write_rows(request)
             case method:
                 return _called(self._found(request).catalog, method, request)
 
@@ -112,6 +141,26 @@ class CatalogCalls:
             raise TypeError(f"version returned {version!r}, which is no text")
         return {"known": True, "version": version}
 
+    def _read_rows(self, request: Mapping[str, Any]) -> Mapping[str, object]:
+        reader = _called(self._found(request).catalog, "read_rows", request)
+        assert self._workers is not None, "no rows are read here"
+        return {
+            "function": _text(self._workers.reading(reader, request["columns"])),
+            "parts": [_text(part) for part in reader.parts],
+            "rows": reader.rows,
+            "size": reader.size,
+            "removed": reader.removed,
+        }
+
+    def _write_rows(self, request: Mapping[str, Any]) -> Mapping[str, object]:
+        writer = _called(self._found(request).catalog, "write_rows", request)
+        assert self._workers is not None, "no rows are written here"
+        return {
+            "function": _text(self._workers.writing(writer)),
+            "cluster_by": list(writer.cluster_by),
+            "one_task": writer.one_task,
+        }
+
     def _failure(self, request: Mapping[str, Any], caught: Exception) -> Mapping[str, str]:
         method, secrets = request["method"], self._secrets(request)
         kind, reason = "failed", f"{type(caught).__name__}: {caught}"
@@ -145,11 +194,12 @@ def _called(catalog: Catalog, name: str, request: Mapping[str, Any]) -> Any:
     method = getattr(catalog, name, None)
     if method is None:
         raise NotOfferedError(name)
-    given = [request[field] for field in _METHODS[name]]
-    if "table" in request:
-        given[-1] = decode_table(request["table"])
-    found = method(*given)
+    found = method(*(_argument(field, request[field]) for field in _METHODS[name]))
     match name:
+        case "table_version":
+            return None if found is None else asdict(found)
+        case "read_rows" | "write_rows":
+            return found
         case "schemas" | "tables":
             return _names(name, found)
         case "get_table":
@@ -160,6 +210,25 @@ def _called(catalog: Catalog, name: str, request: Mapping[str, Any]) -> Any:
             return bool(found)
         case _:
             return None
+
+
+def _argument(field: str, value: Any) -> Any:
+    match field:
+        case "table":
+            return decode_table(value)
+        case "scan":
+            filters = tuple(map(decode_filter, value["filters"]))
+            return RowScan(**{**value, "columns": tuple(value["columns"]), "filters": filters})
+        case "overwrite":
+            return Overwrite(value)
+        case "written":
+            return tuple(map(base64.b64decode, value))
+        case _:
+            return value
+
+
+def _text(content: bytes) -> str:
+    return base64.b64encode(content).decode()
 
 
 def _names(method: str, found: Sequence[str]) -> list[str]:

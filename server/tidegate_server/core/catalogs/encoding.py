@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tidegate_server.core.catalogs.base import CatalogTable, TableColumn
+from tidegate_server.core.catalogs.rows import RowFilter
 
 
 def encode_table(table: CatalogTable) -> Mapping[str, Any]:
@@ -26,4 +27,14 @@ def decode_table(fields: Mapping[str, Any]) -> CatalogTable:
             "columns": tuple(TableColumn(**column) for column in fields["columns"]),
             "partition_keys": tuple(fields["partition_keys"]),
         }
+    )
+
+
+def decode_filter(fields: Mapping[str, Any]) -> RowFilter:
+    """Return a condition as ``PythonRows.java`` writes it."""
+    return RowFilter(
+        op=fields["op"],
+        column=fields.get("column", ""),
+        values=tuple(fields.get("values", ())),
+        parts=tuple(map(decode_filter, fields.get("parts", ()))),
     )

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidegate_server.core.connectors import options
+from tidegate_server.core.connectors import options, registry
 from tidegate_server.core.connectors.columns import ConnectorColumn, ConnectorTable, listed
-from tidegate_server.core.connectors.formats import json_options, map_sql, schema_of
+from tidegate_server.core.connectors.formats import json_options, map_sql, schema_of, stored_schema
 from tidegate_server.core.connectors.options import OptionError
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 
@@ -42,6 +42,8 @@ class ChangeFormat:
     """Whether ``rows`` is an array."""
     texts: bool = False
     """Whether all values of rows are texts, also numbers."""
+    registry: bool = False
+    """Whether its values are those of Avro, with schemas in a registry, instead of JSON."""
     options: Mapping[str, options.Parse] = field(default_factory=dict)
 
 
@@ -57,6 +59,15 @@ FORMATS: Mapping[str, ChangeFormat] = {
         deletes=("d",),
         others=("c", "r", "u"),
         options={"schema-include": options.flag},
+    ),
+    "debezium-avro-confluent": ChangeFormat(
+        schema="before {row}, after {row}, op STRING",
+        operation="_value.op",
+        rows="if(_value.op = 'd', _value.before, _value.after)",
+        deletes=("d",),
+        others=("c", "r", "u"),
+        registry=True,
+        options=registry.OPTIONS,
     ),
     "canal-json": ChangeFormat(
         schema="data ARRAY<{row}>, type STRING, database STRING, `table` STRING",
@@ -95,6 +106,31 @@ class Events:
     """SQL for whether the row was deleted."""
 
 
+def format_options(name: str, given: Mapping[str, str], prefix: str) -> dict[str, Any]:
+    """Return the values of a format's options, without its name before them.
+
+    :param given: the options of the table; those of the format begin with ``prefix`` and its name.
+    :raises OptionError: if one of them is invalid.
+    """
+    start, format = f"{prefix}{name}.", FORMATS[name]
+    own = {key: text for key, text in given.items() if key.startswith(start)}
+    all_of_them = {**({} if format.registry else _COMMON), **format.options}
+    known = {f"{start}{key}": parse for key, parse in all_of_them.items()}
+    return {
+        key.removeprefix(start): value
+        for key, value in options.read_options(own, known, {}, {}).table.items()
+    }
+
+
+def change_schema(name: str, columns: Sequence[ConnectorColumn]) -> str:
+    """Return the fields of a record in a format, as Spark's DDL."""
+    format = FORMATS[name]
+    if format.texts:
+        columns = [replace(each, type="STRING") for each in columns]
+    fields = stored_schema(columns) if format.registry else schema_of(columns)
+    return format.schema.replace("{row}", f"STRUCT<{fields}>")
+
+
 def change_events(
     name: str,
     given: Mapping[str, str],
@@ -108,23 +144,15 @@ def change_events(
     :param given: the options of the table; those of the format begin with ``prefix`` and its name.
     :raises OptionError: if one of them is invalid.
     """
-    format = FORMATS[name]
-    start = f"{prefix}{name}."
-    own = {key: text for key, text in given.items() if key.startswith(start)}
-    known = {f"{start}{key}": parse for key, parse in {**_COMMON, **format.options}.items()}
-    values = {
-        key.removeprefix(start): value
-        for key, value in options.read_options(own, known, {}, {}).table.items()
-    }
-    if format.texts:
-        columns = [replace(each, type="STRING") for each in columns]
-    row = f"STRUCT<{schema_of(columns)}>"
-    schema = format.schema.replace("{row}", row)
+    format, values = FORMATS[name], format_options(name, given, prefix)
+    schema = change_schema(name, columns)
     place = "_value"
     if values.get("schema-include"):
         schema, place = f"payload STRUCT<{schema}>", "_value.payload"
     lenient = bool(values.get("ignore-parse-errors"))
-    parsed = _parse(schema, values, lenient=lenient)
+    parsed = registry.fields_column("value")
+    if not format.registry:
+        parsed = _parse(schema, values, lenient=lenient)
     operation = format.operation.replace("_value", place)
     rows = format.rows.replace("_value", place)
     kinds = _literals((*format.deletes, *format.others))

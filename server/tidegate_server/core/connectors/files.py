@@ -74,6 +74,19 @@ def files_view(table: ConnectorTable) -> str:
         keyed = [replace(rows[0], name="value", type="STRING")]
         keyed += [each for each in fields if each not in rows]
         schema = {"schema": schema_of(keyed)}
+    elif format.name == "avro":
+        format.avro_files.check(rows)
+        values = {
+            each.name: format.avro_files.read_sql(each)
+            if each in rows
+            else quote_identifier(each.name)
+            for each in fields
+        }
+        stored = [
+            replace(each, type=format.avro_files.type_of(each)) if each in rows else each
+            for each in fields
+        ]
+        schema = {"schema": schema_of(stored)}
     else:
         values = {each.name: quote_identifier(each.name) for each in fields}
         schema = {"schema": schema_of(fields)}

@@ -10,22 +10,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidegate_server.core.connectors import options
+from tidegate_server.core.connectors import options, registry
+from tidegate_server.core.connectors.avro import AvroFiles, avro_schema, stored_type
 from tidegate_server.core.connectors.columns import ConnectorColumn
 from tidegate_server.core.connectors.options import OptionError
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 from tidegate_server.core.model.types import TypeKind, parse_type
 
 _CHANGES = "its records are changes by key, which have an order in the connector kafka alone"
-_SCHEMAS = "Spark's reader of Avro is not among the server's jars"
+REGISTRY_FORMAT = "avro-confluent"
+"""The format of records of Avro whose schemas are in a registry."""
 _REFUSED: Mapping[str, str] = {
-    **dict.fromkeys(("avro", "avro-confluent"), _SCHEMAS),
-    "debezium-avro-confluent": _SCHEMAS,
+    "debezium-avro-confluent": _CHANGES,
     **dict.fromkeys(("debezium-json", "canal-json", "maxwell-json", "ogg-json"), _CHANGES),
 }
 """Flink's other formats, and why there are not there."""
 _ISO = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][XXX]"
 _MALFORMED = "_malformed"
+_STRICT = {"mode": "FAILFAST"}
 
 
 def _never(reason: str) -> options.Parse:
@@ -62,8 +64,15 @@ class Format:
         """Whether times have a T between date and time."""
         return bool(self.given.get("timestamp-format.standard") == "ISO-8601")
 
+    @property
+    def avro_files(self) -> AvroFiles:
+        """How values are in files of Avro."""
+        return AvroFiles(legacy=bool(self.given.get("timestamp_mapping.legacy", True)))
+
     def writer_options(self) -> dict[str, str]:
         """Return Spark's options for writing files and records, as Flink writes them."""
+        if self.name == "avro":
+            return {"compression": _CODECS[self.given.get("codec", "snappy")]}
         if self.name not in ("json", "csv"):
             return {}
         between = "'T'" if self.iso else " "
@@ -113,6 +122,11 @@ _SPARK_OPTIONS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, str]]] = {
     "json": json_options,
     "csv": _csv,
 }
+_CODECS: Mapping[str, str] = {
+    "null": "uncompressed",
+    **{name: name for name in ("deflate", "snappy", "bzip2", "xz", "zstandard")},
+}
+"""Spark's names of compressions by those of Avro."""
 _OPTIONS: Mapping[str, Mapping[str, options.Parse]] = {
     "json": {
         "fail-on-missing-field": _never("Spark reads NULL"),
@@ -130,10 +144,23 @@ _OPTIONS: Mapping[str, Mapping[str, options.Parse]] = {
         "null-literal": options.text,
     },
     "raw": {"charset": options.text},
+    "avro": {
+        "codec": options.one_of(*_CODECS),
+        "encoding": options.refused("files of Avro are binary"),
+        "timestamp_mapping.legacy": options.flag,
+    },
     "parquet": {},
     "orc": {},
 }
-_OF_RECORDS = ("json", "csv", "raw")
+_OF_RECORDS: Mapping[str, Mapping[str, options.Parse]] = {
+    **{name: _OPTIONS[name] for name in ("json", "csv", "raw")},
+    "avro": {
+        "codec": options.refused("it is that of files"),
+        "encoding": options.one_of("binary"),
+        "timestamp_mapping.legacy": options.refused("records are the same with both mappings"),
+    },
+    REGISTRY_FORMAT: {**registry.OPTIONS, "timestamp_mapping.legacy": options.flag},
+}
 """Formats of keys and values; the others need a file."""
 
 
@@ -150,7 +177,9 @@ def read_format(
     """
     if key not in given:
         raise OptionError(f"{key} is missing")
-    name, known = given[key], _OF_RECORDS if records else tuple(_OPTIONS)
+    name, known = given[key], _OF_RECORDS if records else _OPTIONS
+    if name == REGISTRY_FORMAT and not records:
+        raise OptionError(f"{key} cannot be {name}: files of Avro contain their schema")
     if name in _REFUSED:
         raise OptionError(f"{key} cannot be {name}: {_REFUSED[name]}")
     if name not in known:
@@ -159,7 +188,7 @@ def read_format(
         raise OptionError(f"{key} cannot be {name}; {meant}")
     start = f"{prefix}{name}."
     own = {each: text for each, text in given.items() if each.startswith(start)}
-    parse = {f"{start}{each}": read for each, read in _OPTIONS[name].items()}
+    parse = {f"{start}{each}": read for each, read in known[name].items()}
     values = options.read_options(own, parse, {}, {}).table
     return Format(name=name, given={each.removeprefix(start): v for each, v in values.items()})
 
@@ -183,6 +212,11 @@ def require_text(format: Format, columns: Sequence[ConnectorColumn]) -> None:
     fits = len(columns) == 1 and parse_type(columns[0].type).kind in kinds
     if format.name == "raw" and not fits:
         raise OptionError("the format raw is that of a single column of type STRING or BYTES")
+
+
+def stored_schema(columns: Sequence[ConnectorColumn]) -> str:
+    """Return columns as they are read from Avro, as Spark's DDL."""
+    return schema_of([replace(each, type=stored_type(each.type)) for each in columns])
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,11 +257,17 @@ def decode(
         value = binary if parse_type(column.type).kind is TypeKind.BINARY else text
         # A record without a value is a row with NULL.
         return Decoded(f"struct({value} AS v)", (f"{name}.v",), "")
-    names = [each.name.removeprefix(prefix) for each in columns]
-    schema = schema_of([replace(each, name=n) for each, n in zip(columns, names, strict=True)])
-    fields = tuple(f"{name}.{quote_identifier(each)}" for each in names)
+    named = [replace(each, name=each.name.removeprefix(prefix)) for each in columns]
+    fields = tuple(f"{name}.{quote_identifier(each.name)}" for each in named)
     given = format.spark_options()
     conditions = [f"{binary} IS NOT NULL"] if required else []
+    if format.name == REGISTRY_FORMAT:
+        avro_schema(named)  # raises for columns that Avro cannot have
+        return Decoded(registry.fields_column(binary), fields, " AND ".join(conditions))
+    if format.name == "avro":
+        call = f"from_avro({binary}, {quote_literal(avro_schema(named))}, {map_sql(_STRICT)})"
+        return Decoded(call, fields, " AND ".join(conditions))
+    schema = schema_of(named)
     if format.drops_malformed:
         given |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _MALFORMED}
         schema += f", {_MALFORMED} STRING"

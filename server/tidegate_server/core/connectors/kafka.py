@@ -7,21 +7,32 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegate_server.core.connectors import options
+from tidegate_server.core.connectors.avro import avro_schema
 from tidegate_server.core.connectors.changes import (
     FORMATS,
     change_events,
+    change_schema,
     changes_query,
+    format_options,
     require_key,
 )
 from tidegate_server.core.connectors.columns import ConnectorColumn, ConnectorTable, select
-from tidegate_server.core.connectors.formats import Decoded, Format, decode, read_format
+from tidegate_server.core.connectors.formats import (
+    REGISTRY_FORMAT,
+    Decoded,
+    Format,
+    decode,
+    read_format,
+    stored_schema,
+)
 from tidegate_server.core.connectors.options import OptionError
 from tidegate_server.core.connectors.readers import call_of
+from tidegate_server.core.connectors.registry import Registry, registry_of
 from tidegate_server.core.connectors.sinks import (
     WRITABLE,
     Sink,
@@ -32,6 +43,7 @@ from tidegate_server.core.connectors.sinks import (
 )
 from tidegate_server.core.model.names import quote_identifier
 from tidegate_server.core.model.secrets import is_sensitive
+from tidegate_server.core.model.types import castable_type
 
 _SERVERS = "properties.bootstrap.servers"
 _OPTIONS: Mapping[str, options.Parse] = {
@@ -108,7 +120,7 @@ def kafka_view(table: ConnectorTable) -> str:
         inner.append(f"{decoded.expression} AS {name}")
         conditions += [decoded.condition] if decoded.condition else []
         for column, sql in zip(columns, decoded.fields, strict=True):
-            values.setdefault(column.name, f"CAST({sql} AS {column.type})")
+            values.setdefault(column.name, f"CAST({sql} AS {castable_type(column.type)})")
     relation = f"(SELECT {', '.join(inner)} FROM {_records(table, given)})"
     if conditions:
         relation = f"(SELECT * FROM {relation} WHERE {' AND '.join(conditions)})"
@@ -143,7 +155,7 @@ def upsert_kafka_view(table: ConnectorTable) -> str:
         if decoded is not None:
             inner += f", {decoded.expression} AS {name}"
             for column, sql in zip(columns, decoded.fields, strict=True):
-                values.setdefault(column.name, f"CAST({sql} AS {column.type})")
+                values.setdefault(column.name, f"CAST({sql} AS {castable_type(column.type)})")
     relation = f"({inner} FROM {_records(keyed, given)})"
     query = changes_query(
         table, _ordered(table, values), relation, deleted="value IS NULL", sequence=_SEQUENCE
@@ -155,10 +167,10 @@ def _changes(table: ConnectorTable, given: Mapping[str, Any]) -> str:
     """Return the query over the rows that changes lead to."""
     if "key.format" in given:
         raise OptionError("key.format is not for changes, whose values have all columns")
-    name, prefix = ("format", "") if "format" in given else ("value.format", "value.")
+    name, prefix = _value_place(given)
     events = change_events(given[name], table.options, prefix, table.fields, _records(table, given))
     values = {
-        each.name: f"CAST(_row.{quote_identifier(each.name)} AS {each.type})"
+        each.name: f"CAST(_row.{quote_identifier(each.name)} AS {castable_type(each.type)})"
         for each in table.fields
     }
     query = changes_query(
@@ -174,7 +186,22 @@ def _changes(table: ConnectorTable, given: Mapping[str, Any]) -> str:
 def _records(table: ConnectorTable, given: Mapping[str, Any]) -> str:
     """Return the call that reads the records."""
     headers = any(each.metadata == "headers" for each in table.columns)
-    return call_of("read_kafka", _parameters(given, headers=headers))
+    found = {**_parameters(given, headers=headers), **_decoding(table, given)}
+    return call_of("read_kafka", found)
+
+
+def _decoding(table: ConnectorTable, given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the parameters for keys and values whose schemas are in a registry."""
+    found = dict[str, str]()
+    for each in _registered(table, given):
+        found |= each.registry.parameters(each.part, stored_schema(each.columns))
+    name, prefix = _value_place(given)
+    format = given[name]
+    if format in FORMATS and FORMATS[format].registry:
+        own = format_options(format, table.options, prefix)
+        registry = registry_of(own, f"{prefix}{format}.", "value", given.get("topic"))
+        found |= registry.parameters("value", change_schema(format, table.fields))
+    return found
 
 
 def _ordered(table: ConnectorTable, values: Mapping[str, str]) -> dict[str, str]:
@@ -297,7 +324,14 @@ def _key(table: ConnectorTable, given: Mapping[str, Any]) -> Decoded | None:
     if not columns:
         return None
     prefix = given.get("key.fields-prefix", "")
-    return decode(_key_format(table), columns, "key", "_key", prefix=prefix, required=False)
+    fields = _keyed(table, columns)
+    return decode(_key_format(table), fields, "key", "_key", prefix=prefix, required=False)
+
+
+def _keyed(table: ConnectorTable, columns: list[ConnectorColumn]) -> list[ConnectorColumn]:
+    """Return columns, of which those of the primary key are NOT NULL, as in Flink."""
+    key = {name.lower() for name in table.primary_key}
+    return [replace(each, nullable=False) if each.name.lower() in key else each for each in columns]
 
 
 def _key_format(table: ConnectorTable) -> Format:
@@ -313,7 +347,7 @@ def _value(
     columns = _value_columns(table, given)
     if not columns:
         raise OptionError("no column is left for the values of the records")
-    return decode(_value_format(table, given), columns, "value", "_value"), columns
+    return decode(_value_format(table, given), _keyed(table, columns), "value", "_value"), columns
 
 
 def _value_columns(table: ConnectorTable, given: Mapping[str, Any]) -> list[ConnectorColumn]:
@@ -322,8 +356,13 @@ def _value_columns(table: ConnectorTable, given: Mapping[str, Any]) -> list[Conn
     return [each for each in table.fields if each not in keys]
 
 
+def _value_place(given: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the option that names the format of values, and what is before its own options."""
+    return ("format", "") if "format" in given else ("value.format", "value.")
+
+
 def _value_format(table: ConnectorTable, given: Mapping[str, Any]) -> Format:
-    name, prefix = ("format", "") if "format" in given else ("value.format", "value.")
+    name, prefix = _value_place(given)
     return read_format(table.options, name, prefix, records=True)
 
 
@@ -351,10 +390,51 @@ def _sink(table: ConnectorTable, given: Mapping[str, Any]) -> Sink | Unwritable:
         for name, text in given.items()
         if name.startswith("properties.") and name not in _OPTIONS
     }
+    registries = dict[str, str]()
+    for each in _registered(table, given):
+        legacy = bool(each.format.given.get("timestamp_mapping.legacy", True))
+        registries |= each.registry.parameters(each.part, avro_schema(each.columns, moments=legacy))
     return kafka_sink(
         tuple(each for each in table.columns if each in table.fields or each in written),
-        encoded(_key_format(table), keys, prefix=prefix) if keys else None,
-        encoded(_value_format(table, given), values),
+        encoded(_key_format(table), _keyed(table, keys), prefix=prefix) if keys else None,
+        encoded(_value_format(table, given), _keyed(table, values)),
         by_key,
-        {**servers, **properties},
+        {**servers, **properties, **registries},
     )
+
+
+# ---- schemas in registries ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Registered:
+    """The keys or values of a table whose schemas are in a registry."""
+
+    part: str
+    format: Format
+    registry: Registry
+    columns: list[ConnectorColumn]
+    """With the names that they have there."""
+
+
+def _registered(table: ConnectorTable, given: Mapping[str, Any]) -> Iterator[_Registered]:
+    name, start = _value_place(given)
+    parts = [(name, start, "value", _value_columns(table, given), "")]
+    if "key.format" in given:
+        before = given.get("key.fields-prefix", "")
+        parts.append(("key.format", "key.", "key", _key_columns(table, given), before))
+    for option, prefix, part, columns, before in parts:
+        if given[option] != REGISTRY_FORMAT:
+            continue
+        format = read_format(table.options, option, prefix, records=True)
+        yield _Registered(
+            part=part,
+            format=format,
+            registry=registry_of(
+                format.given, f"{prefix}{REGISTRY_FORMAT}.", part, given.get("topic")
+            ),
+            columns=[
+                replace(each, name=each.name.removeprefix(before))
+                for each in _keyed(table, columns)
+            ],
+        )

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidegate_server.core.connectors.registry import PARAMETERS
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -33,6 +34,11 @@ _FORMATS: Mapping[str, tuple[str, ...]] = {
         *("nanValue", "negativeInf", "nullValue", "positiveInf", "preferDate", "quote", "sep"),
         *("singleVariantColumn", "unescapedQuoteHandling", *_TEXTS),
     ),
+    "avro": (
+        *("avroSchema", "datetimeRebaseMode", "enableStableIdentifiersForUnionType"),
+        *("positionalFieldMatching", "recursiveFieldMaxDepth"),
+        "stableIdentifierPrefixForUnionType",
+    ),
     "parquet": ("datetimeRebaseMode", "int96RebaseMode", "mergeSchema"),
     "orc": ("mergeSchema",),
     "text": ("encoding", "lineSep", "wholetext"),
@@ -44,6 +50,7 @@ _KAFKA = (
     *("kafkaConsumer.pollTimeoutMs", "minPartitions", "startingOffsets"),
     *("startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "startingTimestamp"),
     *("subscribe", "subscribePattern"),
+    *(f"{part}{name}" for part in ("key", "value") for name in PARAMETERS),
 )
 _MYSQL = ("connection", "database", "table", "columns", "key", "startup", "servers")
 MISSING = "allowMissingPath"

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tidegate_server.core.connectors.avro import avro_schema, stored_type
 from tidegate_server.core.connectors.columns import ConnectorColumn
-from tidegate_server.core.connectors.formats import Format, map_sql, schema_of
+from tidegate_server.core.connectors.formats import REGISTRY_FORMAT, Format, map_sql, schema_of
 from tidegate_server.core.connectors.options import OptionError
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 from tidegate_server.core.model.types import TypeKind, parse_type
@@ -163,8 +164,12 @@ def files_sink(
     if not rows:
         return Unwritable(reason="all of its columns are in the names of directories")
     values = {each.name: _field_sql(each, format) for each in rows}
+    options = format.writer_options()
     if format.name == "raw":
         values = {"value": f"CAST({_raw_sql(rows[0], format)} AS STRING)"}
+    elif format.name == "avro":
+        values = {each.name: format.avro_files.written_sql(each) for each in rows}
+        options["avroSchema"] = avro_schema(rows, moments=format.avro_files.legacy)
     keys = tuple(names[each.lower()] for each in partitions)
     values |= {each: quote_identifier(each) for each in keys}
     return Sink(
@@ -173,7 +178,7 @@ def files_sink(
         format=format.spark_name,
         path=path,
         partitions=keys,
-        options=format.writer_options(),
+        options=options,
     )
 
 
@@ -219,6 +224,14 @@ def encoded(format: Format, columns: list[ConnectorColumn], *, prefix: str = "")
     """
     if format.name == "raw":
         return _raw_sql(columns[0], format)
+    if format.name in ("avro", REGISTRY_FORMAT):
+        named = [replace(each, name=each.name.removeprefix(prefix)) for each in columns]
+        values = ", ".join(
+            f"{quote_literal(field.name)}, CAST({quote_identifier(each.name)} AS "
+            f"{stored_type(each.type)})"
+            for field, each in zip(named, columns, strict=True)
+        )
+        return f"to_avro(named_struct({values}), {quote_literal(avro_schema(named))})"
     fields = ", ".join(
         f"{quote_literal(each.name.removeprefix(prefix))}, {_field_sql(each, format)}"
         for each in columns

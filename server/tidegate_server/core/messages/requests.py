@@ -584,7 +584,8 @@ class CatalogDefinition:
     options: Mapping[str, str] = field(repr=False)
     """Those of the class or type, with secrets."""
     python_type: str = ""
-    """The type of a catalog that is written in Python, by which the engine finds what opens it."""
+    """The type of a catalog that is written in Python, by which the engine finds what opens it. It
+    serves where there is no such class."""
     secret: tuple[str, ...] = ()
     """The names of those options that are secrets."""
     install: str = ""

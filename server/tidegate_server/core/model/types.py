@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -102,6 +102,7 @@ _HELD = "\u01c2"  # does not occur in types
 _HELD_NUMBER = re.compile(f"{_HELD}([0-9]+){_HELD}")
 _NESTED = re.compile(r"^(array|map|struct)\s*<(.*)>", re.DOTALL | re.IGNORECASE)
 _FIELD = re.compile(r"^\w+\s*:?\s*(.*)$", re.DOTALL)
+_NOT_NULL = re.compile(r"[\w)>]\s+not\s+null\b[^<>]*$", re.IGNORECASE)
 _FIELD_END = re.compile(rf"\s+(not\s+null|comment\s+{_HELD}[0-9]+{_HELD})\s*$", re.IGNORECASE)
 
 
@@ -147,6 +148,52 @@ def field_types(text: str) -> tuple[str, ...]:
     if nested is None or not plain.lower().startswith("struct"):
         return ()
     return tuple(_quoted_again(_without_end(type), quoted) for _, type in nested.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class TypePart:
+    """A field of a struct, the element of an array, or the key or value of a map."""
+
+    name: str
+    """Empty except for fields."""
+    type: str
+    nullable: bool
+
+
+def parts_of(text: str) -> tuple[TypePart, ...]:
+    """Return what a nested type consists of, in order; empty for a simple one."""
+    plain, quoted = _extract_quoted(text)
+    nested = _taken_apart(plain)
+    if nested is None:
+        return ()
+    names = [each.strip("`").replace("``", "`") for each in quoted]
+    return tuple(
+        TypePart(
+            name=_quoted_again(name.strip(": "), names),
+            type=_quoted_again(_without_end(type), quoted),
+            nullable=_NOT_NULL.search(type) is None,
+        )
+        for name, type in nested.parts
+    )
+
+
+def mapped_type(text: str, change: Callable[[str], str]) -> str:
+    """Return a type with each simple one in it replaced, without NOT NULL and comments."""
+    kind, parts = parse_type(text).kind, parts_of(text)
+    match kind:
+        case TypeKind.ARRAY | TypeKind.MAP if parts:
+            inner = ", ".join(mapped_type(each.type, change) for each in parts)
+            return f"{kind.name}<{inner}>"
+        case TypeKind.STRUCT if parts:
+            named = ((each.name.replace("`", "``"), each.type) for each in parts)
+            fields = ", ".join(f"`{name}`: {mapped_type(type, change)}" for name, type in named)
+            return f"STRUCT<{fields}>"
+    return change(text)
+
+
+def castable_type(text: str) -> str:
+    """Return a type without NOT NULL in nested ones, which no value can be cast to."""
+    return mapped_type(text, str) if " NOT NULL" in text.upper() else text
 
 
 def _spell(text: str) -> str:

@@ -196,13 +196,27 @@ public class Catalogs {
     }
   }
 
-  /** Returns a catalog for {@link #replace} and {@link #check}. */
+  /**
+   * Returns a catalog for {@link #replace} and {@link #check}.
+   *
+   * @param pythonType serves if there is no such class.
+   */
   public Entry entry(
       String name, String kind, String className, String pythonType, Map options, List secrets,
       String problem) {
+    boolean jar = pythonType.isEmpty() || exists(className);
     return new Entry(
-        name, kind, className, pythonType, new HashMap(options), new HashSet(secrets), problem,
-        python);
+        name, kind, jar ? className : "", jar ? "" : pythonType, new HashMap(options),
+        new HashSet(secrets), problem, python);
+  }
+
+  private static boolean exists(String className) {
+    try {
+      Class.forName(className, false, SparkSession.class.getClassLoader());
+      return true;
+    } catch (ClassNotFoundException missing) {
+      return false;
+    }
   }
 
   /** Returns why a catalog cannot be loaded, after its class if that is missing; or nothing. */

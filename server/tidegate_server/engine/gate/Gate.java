@@ -105,8 +105,11 @@ public class Gate extends scala.runtime.AbstractFunction1 {
           new String[] {"free", "internal", "relations", "objects", "unresolved"}));
   /** Before the name of a catalog or connection among the places that may be read. */
   static final String CATALOG = "catalog:";
-  /** The changed files of an Iceberg table, which have no name in SQL: only a refresh reads them. */
-  static final String CHANGED_FILES = "org.apache.iceberg.spark.source.SparkRewriteTable";
+  /** The changed rows of tables of catalogs, which have no name in SQL: only a refresh reads them. */
+  static final Set CHANGED =
+      new HashSet(java.util.Arrays.asList(
+          new String[] {
+            "org.apache.iceberg.spark.source.SparkRewriteTable", "tidegate.PythonRows$Changed"}));
   /** Begins the names of the classes of Kafka's source. */
   static final String KAFKA = "org.apache.spark.sql.kafka010.";
   /** The target of an INSERT into the table of a connector; its properties say what it writes. */
@@ -845,6 +848,16 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       if (topics == null) topics = options.get("subscribepattern");
       if (topics == null) topics = options.get("assign");
       add("READ", "PATH", "", "", "kafka://" + servers + "/" + topics, "", via, "");
+      registries(options, "READ", via);
+    }
+
+    /** Adds the registries with the schemas of records, which the analysis or an INSERT asks. */
+    private void registries(Map options, String act, String via) {
+      for (Object one : options.entrySet()) {
+        Map.Entry option = (Map.Entry) one;
+        if (!lower((String) option.getKey()).endsWith("schemaregistry")) continue;
+        add(act, "PATH", "", "", (String) option.getValue(), "", via, "");
+      }
     }
 
     /**
@@ -874,6 +887,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
       } else if (said.get("connector").equals("kafka")) {
         add("WRITE", "PATH", "", "", "kafka://" + given.get("kafka.bootstrap.servers") + "/"
             + given.get("topic"), "", inner, "");
+        registries(given, "WRITE", inner);
       } else if (said.containsKey("path")) {
         path("WRITE", new Path((String) said.get("path")), inner);
       }
@@ -981,7 +995,7 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         scala.collection.Iterator roots =
             ((FileTable) node.table()).fileIndex().rootPaths().iterator();
         while (roots.hasNext()) path(act, (Path) roots.next(), via);
-      } else if (!node.table().getClass().getName().equals(CHANGED_FILES)) {
+      } else if (!CHANGED.contains(node.table().getClass().getName())) {
         feature("administrators", node.table().getClass().getName());
       }
     }

@@ -76,6 +76,7 @@ public class PythonCatalogs {
   public static final String ON_FILES = "spark.sql.runSQLOnFiles";
   private static final String FIELD = "\u001f";
   private static final String DELTA = "delta";
+  private static final String ROWS = "rows";
   private static final String DELTA_SOURCE =
       "org.apache.spark.sql.delta.sources.DeltaDataSource";
   private static final String[] BY_PATH = new String[] {DELTA};
@@ -88,14 +89,17 @@ public class PythonCatalogs {
   private Function python;
   private py4j.GatewayServer server;
   private Set sources = new HashSet();
+  private PythonRows rows;
 
   /**
    * Sets who answers.
    *
    * @param server the one whose client knows the connections of threads.
    * @param sources the classes of the data sources that tables may have.
+   * @param rows makes the tables whose rows Python reads.
    */
-  public void connect(Function python, Object server, List sources) {
+  public void connect(Function python, Object server, List sources, Object rows) {
+    this.rows = (PythonRows) rows;
     this.python = python;
     this.server = (py4j.GatewayServer) server;
     this.sources = new HashSet(sources);
@@ -108,7 +112,9 @@ public class PythonCatalogs {
     request.put("type", type);
     request.set("options", json.valueToTree(options));
     request.set("secrets", json.valueToTree(secrets));
-    return new Catalog(this, name, call(name, request).asText());
+    String schema = (String) options.get("default-database");
+    if (schema == null) schema = (String) options.get("defaultDatabase"); // Paimon's name for it
+    return new Catalog(this, name, call(name, request).asText(), schema);
   }
 
   /** Releases what Python holds for a catalog. */
@@ -211,11 +217,18 @@ public class PythonCatalogs {
     private final PythonCatalogs all;
     private final String name;
     private final String handle;
+    private final String schema;
 
-    Catalog(PythonCatalogs all, String name, String handle) {
+    /** @param schema the current schema after USE CATALOG; null if there is none. */
+    Catalog(PythonCatalogs all, String name, String handle, String schema) {
       this.all = all;
       this.name = name;
       this.handle = handle;
+      this.schema = schema;
+    }
+
+    public String[] defaultNamespace() {
+      return schema == null ? new String[0] : new String[] {schema};
     }
 
     public void initialize(String name, CaseInsensitiveStringMap options) {}
@@ -304,6 +317,7 @@ public class PythonCatalogs {
     public Table loadTable(Identifier table) throws NoSuchTableException {
       JsonNode found = find(table);
       if (found == null) throw new NoSuchTableException(table);
+      if (isRows(found)) return rows(table, found, null, null);
       CatalogTable entry = entry(table, found);
       if (isDelta(found)) return delta(entry, option(null));
       // Spark caches relations by name, with the files that they had.
@@ -324,6 +338,9 @@ public class PythonCatalogs {
         throws NoSuchTableException {
       JsonNode found = find(table);
       if (found == null) throw new NoSuchTableException(table);
+      if (isRows(found)) {
+        return rows(table, found, version, version == null ? new Long(timestamp / 1000) : null);
+      }
       if (!isDelta(found)) {
         throw failure(name, "refused", "only its Delta tables have versions");
       }
@@ -381,11 +398,12 @@ public class PythonCatalogs {
       JsonNode made = call(request);
       Table complete = null;
       try {
-        CatalogTable entry = entry(table, made);
-        if (isDelta(made)) {
+        if (isRows(made)) complete = rows(table, made, null, null);
+        else if (isDelta(made)) {
+          CatalogTable entry = entry(table, made);
           createLog(made, given, partitions, properties);
           complete = delta(entry, option(null));
-        } else complete = new V1Table(entry);
+        } else complete = new V1Table(entry(table, made));
       } finally {
         if (complete == null) dropIncomplete(table);
       }
@@ -456,10 +474,10 @@ public class PythonCatalogs {
       if (found == null) throw new NoSuchTableException(table);
       if (isDelta(found)) return alterLog(table, found, changes);
       for (int i = 0; i < changes.length; i++) refuse(changes[i]);
-      CatalogTable before = entry(table, found);
+      scala.Option provider = isRows(found) ? option(null) : entry(table, found).provider();
       scala.collection.immutable.Seq all = seq(Arrays.asList((Object[]) changes));
       StructType schema = CatalogV2Util.applySchemaChanges(
-          structure(found), all, before.provider(), "ALTER TABLE");
+          structure(found), all, provider, "ALTER TABLE");
       Map properties = CatalogV2Util.applyPropertiesChanges(properties(found), all);
       List keys = strings(found.get("partition_keys"));
       ObjectNode request = request("alter_table", table);
@@ -563,6 +581,73 @@ public class PythonCatalogs {
         leave(before);
       }
       return loadTable(table);
+    }
+
+    // ---- rows that Python reads --------------------------------------------------------------
+
+    private static boolean isRows(JsonNode found) {
+      return ROWS.equals(text(found, "format"));
+    }
+
+    /** Returns a table at a version; the newest one that there is now, if none is named. */
+    private PythonRows.Rows rows(
+        final Identifier table, JsonNode found, String version, Long millis) {
+      PythonRows.Caller caller = new PythonRows.Caller() {
+        public ObjectNode request(String method) {
+          return Catalog.this.request(method, table);
+        }
+
+        public JsonNode call(ObjectNode request) {
+          return Catalog.this.call(request);
+        }
+
+        public RuntimeException refused(String reason) {
+          return failure(name, "refused", reason);
+        }
+      };
+      ObjectNode request = request("table_version", table);
+      request.put("at_version", version);
+      request.put("at_millis", millis);
+      JsonNode state = call(request);
+      if (state.isNull()) throw failure(name, "refused", table + " was dropped meanwhile");
+      String[] keys =
+          (String[]) strings(found.get("partition_keys")).toArray(new String[0]);
+      return all.rows.table(
+          caller, name + "." + table.namespace()[0] + "." + table.name(),
+          CharVarcharUtils.replaceCharVarcharWithStringInSchema(structure(found)), keys,
+          properties(found), state);
+    }
+
+    /** Returns the newest version of a table, its columns and place, as JSON; else nothing. */
+    public String rowsVersion(Identifier table) {
+      JsonNode found = find(table);
+      if (found == null || !isRows(found)) return "";
+      PythonRows.Rows rows = rows(table, found, null, null);
+      ObjectNode state = rows.state();
+      state.put("location", text(found, "location"));
+      ArrayNode columns = state.putArray("columns");
+      String[] names = rows.schema().fieldNames();
+      for (int i = 0; i < names.length; i++) columns.add(names[i]);
+      return state.toString();
+    }
+
+    /** Returns what identifies a version of a table; null if it does not exist any more. */
+    public String rowsCommit(Identifier table, long version) {
+      JsonNode found = find(table);
+      if (found == null || !isRows(found)) return null;
+      try {
+        return rows(table, found, String.valueOf(version), null).state().get("commit").asText();
+      } catch (IllegalStateException refused) {
+        return null;
+      }
+    }
+
+    /** Returns the rows that differ between two versions of a table. */
+    public PythonRows.Changed rowsChanged(Identifier table, long before, long after)
+        throws NoSuchTableException {
+      JsonNode found = find(table);
+      if (found == null || !isRows(found)) throw new NoSuchTableException(table);
+      return rows(table, found, String.valueOf(after), null).after(before);
     }
 
     // ---- definitions -------------------------------------------------------------------------

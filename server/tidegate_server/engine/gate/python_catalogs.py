@@ -11,14 +11,17 @@ from tidegate_server.core.catalogs.base import PythonCatalogType
 from tidegate_server.core.catalogs.calls import CatalogCalls
 from tidegate_server.core.catalogs.kafka import KafkaType
 from tidegate_server.core.catalogs.loading import is_python_type, load_type
+from tidegate_server.core.catalogs.paimon.catalog_type import PaimonPythonType
 from tidegate_server.engine.gate import tables
 from tidegate_server.engine.gate.kafka_client import AdminClient
+from tidegate_server.engine.gate.python_rows import SparkWorkers, connect_workers, python_rows
 from tidegate_server.engine.storage.jvm import compiled_instance, java, java_source
 
 _NAME: Final = "tidegate.PythonCatalogs"
 _SOURCES: Final = frozenset({tables.Need.FREE, tables.Need.CONNECTIONS})
 """The data sources that tables may have: those of files, and other systems, which the right on the
 catalog covers."""
+_PAIMON: Final = PaimonPythonType()
 _HIVE: Final = "org.apache.spark.sql.hive."
 """Begins the classes of formats that need a SerDe."""
 
@@ -44,7 +47,8 @@ def python_catalogs(spark: SparkSession, *, uses: Any) -> Any:
 
     :param uses: an instance that was compiled before.
     """
-    return compiled_instance(spark, _NAME, java_source(__package__, "PythonCatalogs"), uses=uses)
+    rows = python_rows(spark, uses=uses)
+    return compiled_instance(spark, _NAME, java_source(__package__, "PythonCatalogs"), uses=rows)
 
 
 def connect_python(spark: SparkSession, catalogs: Any) -> None:
@@ -56,8 +60,11 @@ def connect_python(spark: SparkSession, catalogs: Any) -> None:
         if need in _SOURCES and not name.startswith(_HIVE):
             sources.add(name)
     kafka = KafkaType(lambda settings: AdminClient(spark, settings))
-    calls = CatalogCalls(lambda name: kafka if name == kafka.name else _find_type(name))
-    catalogs.connect(_Callback(calls), server, sources)
+    built_in: dict[str, PythonCatalogType] = {kafka.name: kafka, _PAIMON.name: _PAIMON}
+    calls = CatalogCalls(lambda name: built_in.get(name) or _find_type(name), SparkWorkers())
+    rows = python_rows(spark, uses=catalogs)
+    connect_workers(spark, rows)
+    catalogs.connect(_Callback(calls), server, sources, rows)
 
 
 def _find_type(name: str) -> PythonCatalogType:

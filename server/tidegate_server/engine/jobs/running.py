@@ -168,7 +168,7 @@ class Jobs:
         writing = _Writing(key=key, insert=insert, format=self._format)
         location = writing.check_target(session).directory
         admission: Admission | None = request.admissions[number]
-        with stream_view(session, stream, insert.query):
+        with stream_view(session, stream, insert.query, runs=True):
             with enforcing(session, admission, request.user):
                 frame = session.sql(stream.with_view(insert.query))
             query = (

@@ -40,6 +40,7 @@ _UNAVAILABLE_CATALOG = "tidegate.catalog.unavailable:"
 _NO_KAFKA = "Failed to find data source: kafka"
 _FAILED_CATALOG = "tidegate.catalog.failed:"
 _REFUSED = "tidegate.refused:"
+_REGISTRY = "tidegate.registry:"
 _UNKNOWN_CONDITION = "Cannot find main error class"
 _LONG_NAME = re.compile(r"Mkdirs failed to create|File name too long")
 _NAME_BYTES = 255
@@ -95,6 +96,7 @@ def _translate(caught: BaseException) -> ServerError:
         _catalog_error(causes)
         or _source_error(causes)
         or _refused_error(causes)
+        or _registry_error(causes)
         or _resource_error(caught, causes)
         or _partition_name_error(causes)
     )
@@ -134,6 +136,15 @@ def _source_error(causes: Sequence[_Cause]) -> ServerError | None:
     """Return the error of Kafka's source where the engine has not loaded it."""
     if any(cause.text.startswith(_NO_KAFKA) for cause in causes):
         return error(Code.MT_STREAM_SOURCE, source="kafka")
+    return None
+
+
+def _registry_error(causes: Sequence[_Cause]) -> ServerError | None:
+    """Return the error of a registry of schemas that cannot be used (``Registry.java``)."""
+    for cause in causes:
+        if cause.text.startswith(_REGISTRY):
+            url, _, reason = cause.text.removeprefix(_REGISTRY).partition("\x1f")
+            return error(Code.SCHEMA_REGISTRY, url=url, reason=reason.rstrip("."))
     return None
 
 

@@ -1,4 +1,4 @@
-"""The Delta jars: pinned versions, fetched once with Spark's own Ivy into a cache directory."""
+"""The jars of Delta and of options: pinned versions, fetched once with Spark's own Ivy."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ class Jar:
 JARS = (
     Jar("io.delta", "delta-spark_4.1_2.13", "4.4.0"),
     Jar("io.delta", "delta-storage", "4.4.0"),
+    Jar("org.apache.spark", "spark-avro_2.13", "4.1.1"),
 )
 KAFKA = (
     Jar("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.1.1"),

@@ -86,8 +86,9 @@ public class ConnectorSinks {
   /** The names of the functions that expressions may call. */
   static final Set FUNCTIONS =
       new HashSet(Arrays.asList(new String[] {
-          "array", "array_join", "concat", "encode", "map", "map_entries", "named_struct",
-          "replace", "to_csv", "to_json", "transform", "unix_millis"}));
+          "array", "array_join", "concat", "current_timezone", "encode", "from_utc_timestamp",
+          "map", "map_entries", "named_struct", "replace", "to_avro", "to_csv", "to_json",
+          "transform", "unix_millis"}));
   /** Marks a name that is not that of a connector's table. */
   static final TreeNodeTag OTHER = new TreeNodeTag("tidegate.other");
   /** As strict as what reads it in Python, so that both see the same path. */
@@ -99,10 +100,13 @@ public class ConnectorSinks {
   static final String FIELD = "\u001f";
   /** The catalogs and connections of all sessions. */
   static volatile Catalogs catalogs;
+  /** Registers a schema, by URL and subject, and returns what records with it begin with. */
+  static volatile scala.Function3 registry;
 
   /** Sets the catalogs and connections, which lead to the tables of other databases. */
-  public void connect(Catalogs all) {
+  public void connect(Catalogs all, scala.Function3 schemas) {
     catalogs = all;
+    registry = schemas;
   }
 
   /** Returns what builds the rule that replaces the targets, for each session. */
@@ -391,7 +395,8 @@ public class ConnectorSinks {
     }
 
     public void insert(org.apache.spark.sql.Dataset data, boolean overwrite) {
-      Dataset rows = (Dataset) data.selectExpr(sink.expressions);
+      Dataset rows = (Dataset) data.selectExpr(
+          sink.connector.equals("kafka") ? registered() : sink.expressions);
       if (sink.connector.equals("kafka")) {
         produce(rows);
       } else if (sink.connector.equals("jdbc")) {
@@ -412,6 +417,21 @@ public class ConnectorSinks {
       } else {
         throw new SecurityException(sink.connector);
       }
+    }
+
+    /** Returns the expressions with the ids of schemas before keys and values, if they need one. */
+    private String[] registered() {
+      String[] found = (String[]) sink.expressions.clone();
+      for (int i = 0; i < found.length; i++) {
+        String part = found[i].substring(found[i].lastIndexOf(' ') + 1);
+        String url = (String) sink.options.get(part + "SchemaRegistry");
+        if (url == null) continue;
+        String value = found[i].substring(0, found[i].length() - part.length() - 4);
+        Object id = registry.apply(
+            url, sink.options.get(part + "Subject"), sink.options.get(part + "Schema"));
+        found[i] = "concat(" + id + ", " + value + ") AS " + part;
+      }
+      return found;
     }
 
     private void produce(Dataset rows) {
@@ -601,8 +621,7 @@ public class ConnectorSinks {
     private String statement(JDBCOptions options, JdbcDialect dialect, StructField[] fields) {
       String insert = dialect.insertIntoTable(options.tableOrQuery(), fields);
       if (sink.key.isEmpty()) return insert;
-      boolean mysql = options.url().startsWith("jdbc:mysql:")
-          || options.url().startsWith("jdbc:mariadb:");
+      boolean mysql = options.url().startsWith("jdbc:mysql:"); // MariaDB's is made one of these
       boolean postgresql = options.url().startsWith("jdbc:postgresql:")
           || options.url().startsWith("jdbc:sqlite:");
       if (!mysql && !postgresql) {
@@ -742,6 +761,9 @@ public class ConnectorSinks {
       }
       if (sink.format.equals("orc")) {
         return new org.apache.spark.sql.execution.datasources.orc.OrcFileFormat();
+      }
+      if (sink.format.equals("avro")) {
+        return new org.apache.spark.sql.avro.AvroFileFormat();
       }
       if (sink.format.equals("text")) {
         return new org.apache.spark.sql.execution.datasources.text.TextFileFormat();

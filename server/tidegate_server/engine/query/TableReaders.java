@@ -16,8 +16,10 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ExpressionInfo;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedArgumentExpression;
+import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedDataSource;
 import org.apache.spark.sql.catalyst.types.DataTypeUtils;
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils;
@@ -96,13 +98,30 @@ public class TableReaders {
         return empty((StructType) schema.get());
       }
       List paths = path == null ? Collections.emptyList() : Collections.singletonList(path);
-      return new UnresolvedDataSource(
+      LogicalPlan records = new UnresolvedDataSource(
           format,
           schema,
           CaseInsensitiveMap$.MODULE$.apply(
               scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options))),
           false,
           CollectionConverters.asScala(paths).toSeq());
+      return decoded(records, options);
+    }
+
+    /** Adds columns with the fields of keys and values whose schemas are in a registry. */
+    private static LogicalPlan decoded(LogicalPlan records, Map options) {
+      ParserInterface parser = SparkSession.active().sessionState().sqlParser();
+      List columns = new ArrayList();
+      try {
+        for (Object one : new Registry().columns(options, true)) {
+          columns.add(parser.parseExpression((String) one));
+        }
+        if (columns.isEmpty()) return records;
+        columns.add(0, parser.parseExpression("*"));
+      } catch (Exception failed) {
+        Platform.throwException(failed);
+      }
+      return new Project(CollectionConverters.asScala(columns).toSeq(), records);
     }
 
     private static boolean isMissing(String text) {

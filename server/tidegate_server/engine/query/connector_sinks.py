@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tidegate_server.engine.query.registry import registry
 from tidegate_server.engine.storage.jvm import compiled_instance, java_source, known_instance
 
 
@@ -20,7 +21,7 @@ def install_connector_sinks(spark: SparkSession) -> None:
     source = java_source(__package__, "ConnectorSinks")
     gate: Any = known_instance("tidegate.Gate")
     sinks = compiled_instance(spark, "tidegate.ConnectorSinks", source, uses=gate)
-    sinks.connect(gate.catalogs())
+    sinks.connect(gate.catalogs(), registry(spark))
     session: Any = spark._jsparkSession
     extensions = session.extensions()
     extensions.injectHintResolutionRule(sinks.targets())

@@ -21,6 +21,7 @@ from tidegate_server.core.sql.dialect import readable
 from tidegate_server.core.sql.streams import VIEW, Stream
 from tidegate_server.engine.query.plans import SQL_KEYWORDS, Node
 from tidegate_server.engine.query.references import parse_statement, span_of
+from tidegate_server.engine.query.registry import decoded_columns
 from tidegate_server.engine.storage.jvm import items, kind
 
 _ROW_BY_ROW = frozenset(
@@ -34,14 +35,23 @@ _METADATA = "_metadata"
 
 
 @contextmanager
-def stream_view(spark: SparkSession, stream: Stream, text: str) -> Iterator[None]:
+def stream_view(
+    spark: SparkSession, stream: Stream, text: str, *, runs: bool = False
+) -> Iterator[None]:
     """Give a session's queries access to a stream as the temporary view VIEW.
 
     :param text: the query. If it mentions ``_metadata``, which views do not pass on, the stream
         gets it as a column, and ``*`` is rejected beside it.
+    :param runs: whether the stream is read, and not only analyzed. Only then are registries asked
+        for the schemas of its records.
     :raises ServerError: MT_STREAM_SOURCE if Spark has no such source.
     """
-    frame = _rows_now(spark, stream) if stream.function == MYSQL else _load_stream(spark, stream)
+    if stream.function == MYSQL:
+        frame = _rows_now(spark, stream)
+    else:
+        frame = _load_stream(spark, stream)
+        if decoded := decoded_columns(spark, stream.options, asked=runs):
+            frame = frame.selectExpr("*", *decoded)
     with _viewed(spark, stream, text, frame):
         yield
 

@@ -8,6 +8,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.connectors.readers import READERS
+from tidegate_server.engine.query.registry import registry
 from tidegate_server.engine.storage.jvm import compiled_instance, java, java_source, scala_object
 
 _USAGES: Final[Mapping[str, str]] = {
@@ -19,7 +20,7 @@ _USAGES: Final[Mapping[str, str]] = {
 def install_table_readers(spark: SparkSession) -> None:
     """Make the functions known to all sessions that are created from now on."""
     source = java_source(__package__, "TableReaders")
-    readers = compiled_instance(spark, "tidegate.TableReaders", source)
+    readers = compiled_instance(spark, "tidegate.TableReaders", source, uses=registry(spark))
     jvm = java(spark)
     analysis = "org.apache.spark.sql.catalyst.analysis"
     builtin = scala_object(jvm, f"{analysis}.TableFunctionRegistry").builtin()

@@ -175,7 +175,7 @@ def _taken_in(
     place = checkpoint.prepare(order.epoch, offsets, str(order.name))
     base = last.version if last is not None else None
     landing = _Landing(order, format, checkpoint, place, base, key)
-    with stream_view(session, stream, text):
+    with stream_view(session, stream, text, runs=True):
         with enforcing(session, order.admission, order.executor):
             frame = session.sql(stream.with_view(text))
         writer = frame.writeStream.foreachBatch(landing).option("checkpointLocation", place)

@@ -17,16 +17,19 @@ from tidegate_server.engine.storage.base import (
     is_foreign,
 )
 from tidegate_server.engine.storage.entries import cache_entries
+from tidegate_server.engine.storage.iceberg.sources import IcebergSources
 from tidegate_server.engine.storage.iceberg.tables import loading_once
+from tidegate_server.engine.storage.python_sources import PythonSources
 
 
 class Sources:
     """Chooses the format of a table by its catalog."""
 
-    def __init__(self, own: SourceFormat, foreign: SourceFormat) -> None:
-        """``own`` has the tables of the session catalog, ``foreign`` those of all others."""
+    def __init__(self, spark: SparkSession, own: SourceFormat) -> None:
+        """``own`` has the tables of the session catalog."""
         self._own = own
-        self._foreign = foreign
+        self._iceberg = IcebergSources(spark)
+        self._python = PythonSources(spark)
 
     def find(self, name: TableName) -> TableState | None:
         return self._of(name).find(name)
@@ -50,7 +53,11 @@ class Sources:
         return self._of(name).rows(session, name, version)
 
     def read_version(self, leaf: Any) -> ReadVersion | None:
-        return self._own.read_version(leaf) or self._foreign.read_version(leaf)
+        return (
+            self._own.read_version(leaf)
+            or self._iceberg.read_version(leaf)
+            or self._python.read_version(leaf)
+        )
 
     def change(
         self, session: SparkSession, name: TableName, table_id: str, before: int, after: int
@@ -58,7 +65,9 @@ class Sources:
         return self._of(name).change(session, name, table_id, before, after)
 
     def _of(self, name: TableName) -> SourceFormat:
-        return self._foreign if is_foreign(name) else self._own
+        if not is_foreign(name):
+            return self._own
+        return self._python if self._python.has_catalog(name) else self._iceberg
 
 
 @contextmanager

@@ -21,6 +21,8 @@ class SparkCatalog:
 
     class_name: str
     options: Mapping[str, str]
+    python_type: str = ""
+    """A type of catalogs written in Python, with the same options, if there is no such class."""
 
 
 class CatalogType(Protocol):

@@ -50,11 +50,32 @@ _SPARKS: Final[Mapping[str, str]] = {
     "querytimeout": "Seconds that a statement in the database may take.",
 }
 _PROPERTIES: Final = "properties."
+_MYSQL_SCHEME: Final = "permitMysqlScheme"
+"""The parameter with which MariaDB's driver accepts the URLs of MySQL."""
 
 
 def system_of(url: str) -> System | None:
     """Return the database that a URL leads to; None if it is no URL of JDBC."""
     return next((each for each in SYSTEMS.values() if url.startswith(each.prefix)), None)
+
+
+def for_spark(options: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the options of a connection with a URL from which Spark knows the database.
+
+    Spark tells databases apart by their URLs alone. It knows MySQL's and not MariaDB's, and would
+    put names in quotes that make texts of them.
+    """
+    found = dict(options)
+    mariadb, mysql = SYSTEMS["mariadb"], SYSTEMS["mysql"]
+    for key, url in options.items():
+        if key.lower() != "url" or not url.startswith(mariadb.prefix):
+            continue
+        found[key] = mysql.prefix + url.removeprefix(mariadb.prefix)
+        if _MYSQL_SCHEME not in url:
+            found[key] += f"{'&' if '?' in url else '?'}{_MYSQL_SCHEME}"
+        if "driver" not in {name.lower() for name in options}:
+            found["driver"] = mariadb.driver
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,4 @@
-"""Paimon tables: the type ``paimon``.
-
-Options: https://paimon.apache.org/docs/master/maintenance/configurations/#catalogoptions
-"""
+"""Paimon tables: the type ``paimon``."""
 
 from __future__ import annotations
 
@@ -9,54 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tidegate_server.gateway.catalog_types.base import (
-    CatalogOption,
-    OptionKind,
-    SparkCatalog,
-)
+from tidegate_server.core.catalogs.paimon.catalog_type import DEFAULT_DATABASE, OPTIONS, TYPE
+from tidegate_server.gateway.catalog_types.base import CatalogOption, SparkCatalog
 
 CLASS: Final = "org.apache.paimon.spark.SparkCatalog"
 
 
 @dataclass(frozen=True, slots=True)
 class PaimonType:
-    """Paimon tables, read and written by the jar that Paimon offers for Spark."""
+    """Paimon tables: by Paimon's jar for Spark if it is loaded, else by pypaimon."""
 
-    name: str = "paimon"
+    name: str = TYPE
     description: str = "Paimon tables."
     install: str = (
-        "Add the jar paimon-spark for the server's version of Spark to engine.jars in the "
-        "configuration, and restart the server. To run a script with Delta tables instead, write "
-        "'type' = 'tidegate'."
+        "Run pip install 'tidegate[paimon]', and restart the server. To run a script with Delta "
+        "tables instead, write 'type' = 'tidegate'."
     )
-    options: tuple[CatalogOption, ...] = (
-        CatalogOption(name="warehouse", description="The directory of the tables.", required=True),
-        CatalogOption(
-            name="metastore",
-            description="Where Paimon keeps its tables.",
-            values=("filesystem", "hive", "jdbc", "rest"),
-        ),
-        CatalogOption(name="uri", description="The URI of the metastore."),
-        CatalogOption(name="default-database", description="The current schema after USE CATALOG."),
-        CatalogOption(
-            name="cache-enabled",
-            description="Whether tables are remembered for a while.",
-            kind=OptionKind.BOOLEAN,
-        ),
-        *(
-            CatalogOption(name=f"{family}*", description=text)
-            for family, text in (
-                ("fs.", "File systems."),
-                ("s3.", "Amazon S3."),
-                ("jdbc.", "The database of the metastore."),
-                ("token.", "The token of the REST catalog."),
-                ("table-default.", "Properties of new tables."),
-            )
-        ),
-    )
+    options: tuple[CatalogOption, ...] = OPTIONS
 
     def spark_catalog(self, options: Mapping[str, str]) -> SparkCatalog:
-        """Return Paimon's catalog for Spark."""
-        names = {"default-database": "defaultDatabase"}
+        """Return Paimon's catalog for Spark, which pypaimon stands in for."""
+        names = {"default-database": DEFAULT_DATABASE}
         spark = {names.get(key.lower(), key): value for key, value in options.items()}
-        return SparkCatalog(class_name=CLASS, options=spark)
+        return SparkCatalog(class_name=CLASS, options=spark, python_type=TYPE)

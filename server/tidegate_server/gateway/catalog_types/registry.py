@@ -28,9 +28,10 @@ _BUILT_IN: Final[tuple[AnyType, ...]] = (
 )
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "generic_in_memory": "Temporary views last as long as a session: CREATE TEMPORARY VIEW.",
-    "hive": "spark_catalog is that of a Hive Metastore: set its address as the setting "
-    "spark.hadoop.hive.metastore.uris of [engine.settings]. For Iceberg tables write "
-    "'type' = 'iceberg', 'catalog-type' = 'hive'.",
+    "hive": "Spark has one Hive Metastore, that of spark_catalog: set its address as "
+    "spark.hadoop.hive.metastore.uris in [engine.settings], and name the catalog by "
+    "'type' = 'tidegate'. For Iceberg tables of any metastore write 'type' = 'iceberg', "
+    "'catalog-type' = 'hive'.",
 }
 """Types of Flink that have no meaning here, and what serves their purpose."""
 _METHODS = ("spark_catalog", "options")

@@ -91,7 +91,6 @@ from tidegate_server.engine.storage.delta.write import (
     epoch_options,
     replace_rows,
 )
-from tidegate_server.engine.storage.iceberg.sources import IcebergSources
 from tidegate_server.engine.storage.jvm import java
 from tidegate_server.engine.storage.row_change import RowChange
 from tidegate_server.engine.storage.sources import Sources
@@ -118,7 +117,7 @@ class DeltaFormat:
         self._jvm: Any = java(spark)
         self._locations = TableLocations(spark)
         self._tables = DeltaTables(spark)
-        self.sources: SourceFormat = Sources(self, IcebergSources(spark))
+        self.sources: SourceFormat = Sources(spark, self)
 
     def find(self, name: TableName) -> TableState | None:
         snapshot = self._tables.newest_snapshot(name)

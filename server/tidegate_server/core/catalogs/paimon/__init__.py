@@ -1,0 +1,1 @@
+"""Paimon tables, read and written with pypaimon, which needs no jar."""
