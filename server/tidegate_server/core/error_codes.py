@@ -492,8 +492,8 @@ class Code(Enum):
         "With engine.master = {master} the warehouse cannot be {warehouse}, a directory of this "
         "machine: executors on other machines do not share it.",
         "Set engine.settings.spark.sql.warehouse.dir to storage that all machines reach, such as "
-        "s3a://bucket/warehouse, or engine.shared_data = true if the data directory is mounted at "
-        "the same path on all of them.",
+        "s3a://bucket/warehouse. If all of them mount it at the same path, set "
+        "engine.shared_warehouse = true, or engine.shared_data = true for the data directory.",
     )
     METASTORE_NOT_SHARED = ErrorSpec(
         "55000",

@@ -26,7 +26,7 @@ def read_attributes() -> set[str]:
     return {
         node.attr
         for file in CODE.rglob("*.py")
-        if file.name != "config.py"
+        if file.name not in ("config.py", "config_sections.py")
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
     }
