@@ -18,6 +18,7 @@ from tests.support.errors_page import page as errors_page
 from tests.support.reasons_page import page as reasons_page
 from tidegate.cli.split import split
 from tidegate_server.core.config import Config
+from tidegate_server.core.config_sections import EngineTargetSection
 from tidegate_server.core.messages.answers import Analysis, TableDefinitionFound
 from tidegate_server.core.sql.parse import parse
 from tidegate_server.gateway.demo.__main__ import INVITATION
@@ -175,7 +176,13 @@ def test_every_configuration_key_is_documented_with_its_default() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
     keys, _, _ = page.partition("## Options of materialized tables")
     rows = dict(re.findall(r"^\| `([\w.]+)` \| (.+?) \|", keys, re.MULTILINE))
-    assert set(rows) == set(_keys(Config))
+    begin = "engines.NAME."
+    engines = {key.removeprefix(begin): rows.pop(key) for key in [*rows] if key.startswith(begin)}
+    assert set(engines) == set(EngineTargetSection.model_fields)
+    for key, shown in engines.items():
+        if value := getattr(EngineTargetSection(master="local"), key, None):
+            assert shown in ("required", _default_text(value)), key
+    assert set(rows) == set(_keys(Config)) - {"engines"}
     for key, shown in rows.items():
         value: Any = Config()
         for part in key.split("."):
