@@ -441,6 +441,7 @@ _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
     ),
     s.ShowLineage: lambda g: s.ShowLineage(name=g.name(), columns=g.chance()),
     s.ShowLag: lambda g: s.ShowLag(),
+    s.ShowEngines: lambda g: s.ShowEngines(),
     s.ShowVersions: lambda g: s.ShowVersions(name=g.name(), definition=g.chance()),
     s.ShowCreateTable: lambda g: s.ShowCreateTable(name=g.name()),
     s.DescribeTable: lambda g: s.DescribeTable(

@@ -107,6 +107,7 @@ from tidegate_server.core.sql.statements import (
     SetOption,
     ShowCreateMaterializedTable,
     ShowCreateTable,
+    ShowEngines,
     ShowLag,
     ShowLineage,
     ShowMaterializedTables,
@@ -185,6 +186,7 @@ def render(statement: Statement) -> str:
             | ShowRefreshHistory()
             | ShowLineage()
             | ShowLag()
+            | ShowEngines()
             | ShowVersions()
         ):
             return _show(statement)
@@ -300,6 +302,7 @@ Show = (
     | ShowRefreshHistory
     | ShowLineage
     | ShowLag
+    | ShowEngines
     | ShowVersions
 )
 
@@ -319,6 +322,8 @@ def _show(statement: Show) -> str:
             return f"SHOW LINEAGE {_name(name)}{' COLUMNS' if columns else ''}"
         case ShowLag():
             return "SHOW LAG"
+        case ShowEngines():
+            return "SHOW ENGINES"
         case ShowVersions(name=name, definition=definition):
             return f"SHOW VERSIONS {_name(name)}{' DEFINITION' if definition else ''}"
         case _:

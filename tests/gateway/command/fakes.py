@@ -62,6 +62,8 @@ from tidegate_server.gateway.authorization.admission import admit_job
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
 from tidegate_server.gateway.command.dispatch import prepare
 from tidegate_server.gateway.context import Context, Services, SessionState
+from tidegate_server.gateway.link.engine_pool import EnginePool
+from tidegate_server.gateway.link.supervisor import Supervisor
 from tidegate_server.gateway.options import dialect_in
 from tidegate_server.gateway.runs.background import Background
 from tidegate_server.gateway.runs.jobs import JobKeeper
@@ -322,6 +324,22 @@ class FixedClock:
         return NOW
 
 
+def _pool_without_engines() -> EnginePool:
+    """Return a pool in which no engine is ever started."""
+    return EnginePool(
+        _no_supervisor,
+        prepare=lambda: None,
+        max_engines=1,
+        idle_timeout=60,
+        limit="engines.NAME.max_engines",
+        announce=lambda text: None,
+    )
+
+
+def _no_supervisor(key: str) -> Supervisor:
+    raise error(Code.ENGINE_UNAVAILABLE, reason=f"{key} is not started in these tests")
+
+
 @dataclass
 class World:
     """A gateway's parts around one session, ready to execute statements."""
@@ -423,6 +441,7 @@ class World:
             clock=FixedClock(),
             new_id=self._new_id,
             server_id="server-1",
+            target_engines={name: _pool_without_engines() for name in self.config.engines},
         )
 
     def _new_id(self) -> str:

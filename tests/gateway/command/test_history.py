@@ -1,4 +1,4 @@
-"""SHOW REFRESH HISTORY, SHOW VERSIONS, SHOW LAG and SHOW LINEAGE."""
+"""SHOW REFRESH HISTORY, SHOW VERSIONS, SHOW LAG, SHOW LINEAGE and SHOW ENGINES."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from tests.contract.examples import run, vary
 from tests.gateway.command.fakes import NOW, World, name
+from tidegate_server.core.config import Config
 from tidegate_server.core.model.runs import Rejection, RunMetrics, SourceChange, Strategy
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.table import ColumnOrigin
@@ -205,4 +206,27 @@ def test_lineage_of_columns_says_what_is_passed_through(world: World) -> None:
     assert world.rows("SHOW LINEAGE m COLUMNS") == [
         ("spark_catalog.d.m", "a", "spark_catalog.d.t1", "a", "UNCHANGED"),
         ("spark_catalog.d.m", "b", "spark_catalog.d.t1", "c", "COMPUTED"),
+    ]
+
+
+def test_engines_are_listed_with_their_tables(world: World) -> None:
+    head = "k8s://https://head:6443"
+    world.config = Config(
+        engines={  # type: ignore[arg-type]
+            "night": {"master": "spark://head:7077"},
+            "pods": {"master": head, "application": True},
+        }
+    )
+    create = "CREATE MATERIALIZED TABLE {} AS SELECT * FROM t1"
+    world.execute(create.format("a"))
+    world.execute("SET 'execution.mode' = 'remote'")
+    world.execute(create.format("b"))
+    world.execute("SET 'execution.mode' = 'kubernetes-application'")
+    world.execute("SET 'kubernetes.cluster-id' = 'pod-1'")
+    world.execute(create.format("c"))
+    assert world.table("c").execution_target == "kubernetes-application/pods/pod-1"
+    assert world.rows("SHOW ENGINES") == [
+        ("", None, "embedded", "local[*]", "UP", 1, 0),
+        ("night", None, "remote", "spark://head:7077", "DOWN", 1, 0),
+        ("pods", "pod-1", "kubernetes-application", head, "DOWN", 1, 0),
     ]

@@ -415,6 +415,11 @@ class ShowLag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShowEngines:
+    """SHOW ENGINES."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShowVersions:
     """SHOW VERSIONS t [DEFINITION]: versions of its data, or of its definition."""
 
@@ -603,6 +608,7 @@ Statement = (
     | ShowRefreshHistory
     | ShowLineage
     | ShowLag
+    | ShowEngines
     | ShowVersions
     | DescribeTable
     | ShowCreateTable

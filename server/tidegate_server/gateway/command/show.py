@@ -1,13 +1,17 @@
-"""SHOW of materialized tables: definitions, lineage, lag, refresh history and versions."""
+"""SHOW of materialized tables: definitions, lineage, lag, refresh history, versions, engines."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Final
 
+import pyarrow as pa
+
+from tidegate_server.core.config_sections import mode_of
 from tidegate_server.core.model.result import Result, RowsResult
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.states import RunState
@@ -27,6 +31,7 @@ from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import history, resolve
 from tidegate_server.gateway.definition.statement import creating
+from tidegate_server.gateway.link.targets import Target, read_target
 from tidegate_server.gateway.runs import lag
 from tidegate_server.gateway.runs.columns import HISTORY, VERSIONS, RunColumn, text_column
 from tidegate_server.gateway.runs.lag import LAG
@@ -231,3 +236,67 @@ def with_owners(result: Result, catalog: CatalogReader) -> Result:
 
 def _line(owner: str, _: re.Match[str]) -> str:
     return f"Owner: {owner}"
+
+
+# ---- SHOW ENGINES ------------------------------------------------------------------------------
+
+
+_ENGINES = Schema(
+    (
+        Column(name="engine", type="string"),
+        Column(name="cluster_id", type="string", nullable=True),
+        Column(name="execution_mode", type="string"),
+        Column(name="master", type="string"),
+        Column(name="status", type="string"),
+        Column(name="tables", type="bigint"),
+        Column(name="restarts", type="bigint"),
+    )
+)
+_OWN = ""
+"""The name of the gateway's own engine, which ``execution.engine`` does not choose."""
+
+Row = tuple[str, str | None, str, str, str, int, int]
+
+
+def show_engines(context: Context) -> Result:
+    """List the gateway's own engine and those that tables can choose, with their applications."""
+    tables = Counter(
+        read_target(table.execution_target) for table in context.services.catalog.tables()
+    )
+    rows = [_own_row(tables, context), *_other_rows(tables, context)]
+    kinds = tuple(pa.int64() if c.type == "bigint" else pa.string() for c in _ENGINES)
+    return RowsResult(_ENGINES, rows, types=kinds)
+
+
+def _own_row(tables: Counter[Target], context: Context) -> Row:
+    services = context.services
+    master = services.config.engine.master
+    engine = services.engine
+    count = sum(number for target, number in tables.items() if not target.engine)
+    restarts = engine.generation - 1
+    return (_OWN, None, mode_of(master), master, _status(engine.ready), count, restarts)
+
+
+def _other_rows(tables: Counter[Target], context: Context) -> Iterator[Row]:
+    """Yield a row for each section, or for each application that is up or that a table has."""
+    for name, section in sorted(context.services.config.engines.items()):
+        pool = context.services.target_engines[name]
+        up = pool.up()
+        known = {target for target in tables if target.engine == name}
+        if not section.application:
+            known.add(Target(section.mode, name))
+        for target in sorted(known, key=str):
+            engine = pool.of(target.key)
+            yield (
+                name,
+                target.cluster or None,
+                section.mode,
+                section.master,
+                _status(target.key in up),
+                tables[target],
+                engine.restarts,
+            )
+
+
+def _status(up: bool) -> str:
+    return "UP" if up else "DOWN"

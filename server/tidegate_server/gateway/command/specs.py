@@ -316,6 +316,11 @@ SPECS: Mapping[type[st.Statement], StatementSpec] = {
         lists_tables=True,
         returns_rows=_always,
     ),
+    st.ShowEngines: StatementSpec(
+        check=nothing,
+        run=lambda statement, text, context: show.show_engines(context),
+        returns_rows=_always,
+    ),
     st.ShowVersions: StatementSpec(
         check=needs(Action.SEE), run=_without_text(show.show_versions), returns_rows=_always
     ),

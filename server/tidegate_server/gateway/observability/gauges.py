@@ -53,6 +53,9 @@ class Picture:
     user_engines: Mapping[str, EngineLoad | None] | None = None
     """The engines of users that are up, with their load; None if users have none of their own."""
     user_engine_restarts: int = 0
+    target_engines: Mapping[str, EngineLoad | None] | None = None
+    """The same of the engines that tables choose; None if the configuration has none."""
+    target_engine_restarts: int = 0
     store_trouble: str | None = None
     """Code of the error with which the store currently fails."""
     store_failures: Mapping[str, int] = field(default_factory=dict)
@@ -95,7 +98,10 @@ class Gauges(Collector):
         if picture.load is not None:
             yield from _engine_metrics(picture.load)
         if picture.user_engines is not None:
-            yield from _user_engine_metrics(picture.user_engines, picture.user_engine_restarts)
+            yield from _pool_metrics("user", picture.user_engines, picture.user_engine_restarts)
+        if picture.target_engines is not None:
+            restarts = picture.target_engine_restarts
+            yield from _pool_metrics("target", picture.target_engines, restarts)
 
 
 def _store_metrics(picture: Picture) -> Iterator[Metric]:
@@ -135,30 +141,33 @@ def _engine_metrics(load: EngineLoad) -> Iterator[Metric]:
     yield _gauge("engine_collecting_ratio", meaning, load.collecting_ratio)
 
 
-def _user_engine_metrics(
-    engines: Mapping[str, EngineLoad | None], restarts: int
+def _pool_metrics(
+    kind: str, engines: Mapping[str, EngineLoad | None], restarts: int
 ) -> Iterator[Metric]:
-    up = _by_user("user_engine_up", "Whether the engine of a user answers.")
-    heap = _by_user("user_engine_heap_bytes", "Heap of the JVM of a user's engine in use.")
-    collecting = _by_user(
-        "user_engine_collecting_ratio",
-        "Share of the last minute that a user's engine spent in garbage collections.",
+    """Yield the metrics of the engines of users, or of those that tables choose (``target``)."""
+    whose = {"user": "a user", "target": "tables"}[kind]
+    label = {"user": "user", "target": "engine"}[kind]
+
+    def family(name: str, meaning: str) -> GaugeMetricFamily:
+        return GaugeMetricFamily(f"tidegate_{kind}_engine_{name}", meaning, labels=(label,))
+
+    up = family("up", f"Whether the engine of {whose} answers.")
+    heap = family("heap_bytes", f"Heap of the JVM of the engine of {whose} in use.")
+    collecting = family(
+        "collecting_ratio",
+        f"Share of the last minute that the engine of {whose} spent in garbage collections.",
     )
-    for user, load in engines.items():
-        up.add_metric((user,), 1)
+    for key, load in engines.items():
+        up.add_metric((key,), 1)
         if load is not None:
-            heap.add_metric((user,), load.heap_used)
-            collecting.add_metric((user,), load.collecting_ratio)
+            heap.add_metric((key,), load.heap_used)
+            collecting.add_metric((key,), load.collecting_ratio)
     yield from (up, heap, collecting)
     yield CounterMetricFamily(
-        "tidegate_user_engine_restarts",
-        "Engines of users that ended and were replaced.",
+        f"tidegate_{kind}_engine_restarts",
+        f"Engines of {whose} that ended and were replaced.",
         value=restarts,
     )
-
-
-def _by_user(name: str, meaning: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"tidegate_{name}", meaning, labels=("user",))
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:

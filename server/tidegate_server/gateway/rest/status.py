@@ -14,6 +14,7 @@ from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.link.client import Engine
+from tidegate_server.gateway.link.engine_pool import EnginePool
 from tidegate_server.gateway.link.memory import MemoryState
 from tidegate_server.gateway.observability.gauges import LONGEST_LIST, EngineLoad, Picture, TableLag
 from tidegate_server.gateway.runs.jobs import JobKeeper
@@ -80,18 +81,21 @@ class GatewayStatus:
             store_trouble=trouble.code if trouble is not None else None,
             store_failures={} if store is None else store.failures,
             load=None if services.memory is None else _load(services.memory.state),
-            user_engines=_user_engines(services),
-            user_engine_restarts=0
-            if services.user_engines is None
-            else services.user_engines.restarts(),
+            user_engines=_loads(*_pools_of_users(services)),
+            user_engine_restarts=sum(pool.restarts() for pool in _pools_of_users(services)),
+            target_engines=_loads(*services.target_engines.values()),
+            target_engine_restarts=sum(
+                pool.restarts() for pool in services.target_engines.values()
+            ),
         )
 
     def health(self) -> Health:
         """Return which parts do not work, and why."""
         services = self._services
         state = None if services.memory is None else services.memory.state
-        users = {} if services.user_engines is None else services.user_engines.memory()
-        return health(services.catalog, services.engine, services.store, state, users)
+        pools = (*_pools_of_users(services), *services.target_engines.values())
+        others = {key: found for pool in pools for key, found in pool.memory().items()}
+        return health(services.catalog, services.engine, services.store, state, others)
 
 
 def health(
@@ -99,13 +103,13 @@ def health(
     engine: Engine,
     store: StoreState | None = None,
     memory: MemoryState | None = None,
-    users: Mapping[str, MemoryState] | None = None,
+    others: Mapping[str, MemoryState] | None = None,
 ) -> Health:
     """Check the store and the engine.
 
     An engine that is short of memory still answers, so it is reported as a problem, not as missing.
 
-    :param users: the memory of the engines of users.
+    :param others: the memory of the engines of users and of those that tables choose.
     """
     missing, problems = [], []
     readable = _try_read(lambda: catalog.by_id("") is None)
@@ -118,9 +122,9 @@ def health(
         missing.append("engine")
     if memory is not None and memory.problem is not None:
         problems.append(memory.problem)
-    for user, state in (users or {}).items():
+    for key, state in (others or {}).items():
         if state.problem is not None:
-            problems.append(f"{user}: {state.problem}")
+            problems.append(f"{key}: {state.problem}")
     return Health(missing=tuple(missing), problems=tuple(problems))
 
 
@@ -130,12 +134,16 @@ def _statuses(keeper: JobKeeper) -> Mapping[str, int]:
     return known | Counter(job.status for job in keeper.store.all())
 
 
-def _user_engines(services: Services) -> Mapping[str, EngineLoad | None] | None:
-    """Return the engines of users that are up, each with its load once that is known."""
-    if services.user_engines is None:
+def _pools_of_users(services: Services) -> tuple[EnginePool, ...]:
+    return () if services.user_engines is None else (services.user_engines,)
+
+
+def _loads(*pools: EnginePool) -> Mapping[str, EngineLoad | None] | None:
+    """Return the engines that are up, each with its load once that is known; None without pools."""
+    if not pools:
         return None
-    states = services.user_engines.memory()
-    return {user: _load(states.get(user)) for user in services.user_engines.up()}
+    states = {key: state for pool in pools for key, state in pool.memory().items()}
+    return {key: _load(states.get(key)) for pool in pools for key in pool.up()}
 
 
 def _load(state: MemoryState | None) -> EngineLoad | None:
