@@ -22,6 +22,7 @@ from tidegate_server.core.messages.requests import (
     EngineOptions,
     Execute,
     Ping,
+    SetTableProperties,
 )
 from tidegate_server.core.model.names import TableName
 from tidegate_server.gateway.link.engine_pool import EnginePool, folder_name
@@ -204,6 +205,8 @@ def routed(make_engines: MakeEngines) -> Iterator[tuple[RoutedEngine, EnginePool
     engines, own = make_engines(), make_engines()
 
     def home_of(table_id: str) -> Home | None:
+        if table_id == "gone":
+            raise error(Code.ENGINE_UNAVAILABLE, reason="it is not configured")
         return Home(engines.of("bob"), user="bob") if table_id == "7" else None
 
     yield RoutedEngine(own.of("gateway"), [engines], home_of), engines
@@ -219,6 +222,16 @@ def test_work_on_a_table_starts_the_engine_of_its_executor(
     engine.call(DropTable(name=name, table_id="7"), wait=0)
     assert list(users.up()) == ["bob"]
     assert users.of("bob").call(Ping()).pid != engine.call(Ping()).pid
+
+
+def test_a_table_without_its_engine_can_only_be_dropped(
+    routed: tuple[RoutedEngine, EnginePool],
+) -> None:
+    engine, _ = routed
+    name = TableName("spark_catalog", "pay", "m")
+    engine.call(DropTable(name=name, table_id="gone"))
+    with pytest.raises(ServerError, match="not configured"):
+        engine.call(SetTableProperties(name=name, table_id="gone", properties={}))
 
 
 def test_a_cancel_reaches_the_engines_that_are_up_and_starts_none(

@@ -159,7 +159,7 @@ class Engines:
             return None
         pool = self.targets.get(target.engine)
         if pool is None:
-            reason = f"the configuration has no section [engines.{target.engine}], which it uses"
+            reason = f"{table.name} needs [engines.{target.engine}], which is not configured"
             raise error(Code.ENGINE_UNAVAILABLE, reason=reason)
         return Home(pool.of(target.key))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Progress
 from tidegate_server.core.messages.requests import (
     A,
@@ -108,13 +109,21 @@ class RoutedEngine:
         if isinstance(request, Cancel):
             for pool in self._pools:
                 pool.cancel(request)
-        table = table_of(request)
-        home = None if table is None else self._home_of(table)
+        home = self._home(request)
         if home is None:
             return self._own.call(request, on_progress=on_progress, wait=wait)
         self._before_work(home)
         # Started if need be, even for those who do not wait for an engine that is being replaced.
         return home.engine.call(request, on_progress=on_progress)
+
+    def _home(self, request: Request[Any]) -> Home | None:
+        table = table_of(request)
+        try:
+            return None if table is None else self._home_of(table)
+        except ServerError:
+            if isinstance(request, DropTable):
+                return None  # a table can be dropped when its engine is no longer configured
+            raise
 
     def read(self, ticket: ChunkTicket) -> Iterator[pa.RecordBatch]:
         return self._own.read(ticket)
