@@ -140,6 +140,7 @@ def test_a_secret_in_a_users_java_options_is_refused(tmp_path: Path) -> None:
     assert "hush" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_users_have_engines_of_their_own(tmp_path: Path) -> None:
     settings = {"spark.hadoop.hive.metastore.uris": "thrift://host:9083"}
     config = Config(

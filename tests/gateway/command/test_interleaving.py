@@ -22,6 +22,8 @@ from tidegate_server.gateway.definition import locks
 from tidegate_server.gateway.scheduler.ledger import SqlLedger
 from tidegate_server.gateway.store.database import Database
 
+pytestmark = pytest.mark.slow
+
 _STEPS = {
     "catalog": ("find", "by_id", "consumers", "tables", "replace", "move", "drop"),
     "scheduler": ("workflow", "modify", "create", "delete"),

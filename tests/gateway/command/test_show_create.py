@@ -107,6 +107,7 @@ def create_table(world: World, text: str) -> MaterializedTable:
     return world.table("m")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["", "OR ALTER "])
 def test_generated_definitions_come_back_equal(words: str) -> None:
     refused = 0

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -45,6 +46,8 @@ from tidegate_server.gateway.scheduler.fire_queue import FireQueue
 from tidegate_server.gateway.scheduler.ledger import SqlLedger
 from tidegate_server.gateway.scheduler.workflows import workflow_for
 from tidegate_server.gateway.store.database import Database
+
+pytestmark = pytest.mark.slow
 
 _MEMORY = Path("/dev/shm")
 """Where files are written without waiting for a disk."""

@@ -203,6 +203,7 @@ def test_a_restart_publishes_over_what_is_there(world: World, tmp_path: Path) ->
     assert world.rows("materialized_tables") == []
 
 
+@pytest.mark.slow
 def test_many_publications_stay_readable_and_are_tidied(world: World) -> None:
     for number in range(1, 61):
         world.ledger.record(run(refresh_id=f"r-{number}"))

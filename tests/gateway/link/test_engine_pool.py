@@ -29,6 +29,8 @@ from tidegate_server.gateway.link.engine_pool import EnginePool, folder_name
 from tidegate_server.gateway.link.routing import Home, RoutedEngine
 from tidegate_server.gateway.link.supervisor import Supervisor
 
+pytestmark = pytest.mark.slow
+
 FAKE_ENGINE = Path(__file__).with_name("fake_engine.py")
 
 MakeEngines = Callable[..., EnginePool]

@@ -18,6 +18,8 @@ from tidegate_server.gateway.link.memory import MemoryWatch
 from tidegate_server.gateway.link.supervisor import Supervisor
 from tidegate_server.gateway.rest.status import health
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass
 class Clocked:

@@ -21,6 +21,8 @@ from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.core.messages.requests import CloseResult, Request
 from tidegate_server.gateway.link.supervisor import Supervisor, backoff, exit_text, rotate
 
+pytestmark = pytest.mark.slow
+
 FAKE_ENGINE = Path(__file__).with_name("fake_engine.py")
 
 

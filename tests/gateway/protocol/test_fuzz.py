@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(__file__).parents[2] / "fuzz" / "requests.py"
 SECONDS = os.environ.get("TIDEGATE_FUZZ_SECONDS", "20")
 

@@ -21,6 +21,8 @@ from tests.gateway.protocol.gateway import Gateway, eventually, running_gateway
 from tidegate_server.core.config import Config
 from tidegate_server.core.config_sections import ServerSection
 
+pytestmark = pytest.mark.slow
+
 PLAIN = b"\x01\x00\x00\x00\x05PLAIN"
 DIGEST = b"\x01\x00\x00\x00\x0aDIGEST-MD5\x02\x00\x00\x00\x00"
 LOGIN = PLAIN + b"\x02\x00\x00\x00\x08\x00ada\x00ada"

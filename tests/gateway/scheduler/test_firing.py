@@ -45,6 +45,7 @@ def attempts(world: World) -> list[tuple[object, int]]:
 # ---- retries -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_failure_that_may_pass_is_tried_again_ever_later(world: World) -> None:
     world.add(cron="0 0 0/1 * * ? *")
     world.runner.end, world.runner.failure = RunState.FAILED, LOST

@@ -298,6 +298,7 @@ def fields(low: int, high: int, longest: int) -> st.SearchStrategy[Drawn]:
     hour=fields(0, 23, 23),
     start=st.integers(0, 86_399),
 )
+@pytest.mark.slow
 def test_times_are_those_that_brute_force_finds(
     second: Drawn, minute: Drawn, hour: Drawn, start: int
 ) -> None:
