@@ -11,7 +11,7 @@ from tests.support.fixtures.server import Rows, Server, StartServer, sorted_rows
 from tests.support.full_run import FULL
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough(4)]
 
 QUERIES: dict[str, Rows] = {
     "SELECT * FROM sales.orders": [(1, "a"), (2, "b")],

@@ -101,6 +101,7 @@ def test_a_large_result_arrives_whole_and_in_order(house: House) -> None:
     assert results == []
 
 
+@pytest.mark.thorough(4)
 def test_executors_read_the_system_tables(house: House) -> None:
     query = (
         "SELECT count(*) FROM information_schema.materialized_tables "
@@ -142,6 +143,7 @@ def test_a_table_stays_in_the_engine_that_it_chose(house: House) -> None:
     assert verified[3] is True
 
 
+@pytest.mark.thorough(4)
 def test_a_killed_executor_is_replaced(house: House) -> None:
     house.run("SELECT count(*) FROM orders")
     for executor in house.cluster.executors():
