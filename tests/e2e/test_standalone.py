@@ -126,6 +126,10 @@ def test_a_table_stays_in_the_engine_that_it_chose(house: House) -> None:
     assert (info["execution.mode"], info["execution.engine"]) == ("remote", "second")
     second, own = house.second_engine(), house.server.engine_pid
     assert second != own
+    assert [(row[0], row[2], row[4], row[5]) for row in house.run("SHOW ENGINES")] == [
+        ("", "remote", "UP", 0),
+        ("second", "remote", "UP", 1),
+    ]
     assert house.run("SELECT sum(amount) FROM sums") == [(435,)]
 
     os.kill(second, signal.SIGKILL)
