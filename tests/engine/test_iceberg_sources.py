@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.fixtures.spark import Lake
 from tests.support.full_run import FULL
-from tests.support.materialized import Materialized
+from tests.support.materialized import OverCatalog
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.runs import ChangeMethod, Strategy
-from tidegate_server.core.model.versions import Source, SourceKind
-from tidegate_server.core.refresh.request import Recompute, RefreshOrder, RefreshOutcome
+from tidegate_server.core.model.versions import SourceKind
+from tidegate_server.core.refresh.request import Recompute, RefreshOrder
 from tidegate_server.engine.refresh.plan import source_versions
 from tidegate_server.engine.refresh.run import refresh
-from tidegate_server.engine.results.projection import result_schema
 from tidegate_server.engine.session.operations import Operation
 
 pytestmark = pytest.mark.spark
@@ -74,28 +72,6 @@ class Iceberg:
         return [row[0] for row in self.lake.session.sql(found).collect()]
 
 
-class Kept(Materialized):
-    """A materialized table over Iceberg tables; its query names them in full."""
-
-    def __init__(self, lake: Lake, query: str, **given: object) -> None:
-        super().__init__(lake, query, **given)
-        self.qualified = query
-        self.sources = tuple(map(self._with_columns, self.sources))
-        self.refresh()
-
-    def _with_columns(self, source: Source) -> Source:
-        """Return a source as a definition has it."""
-        rows = self.lake.session.sql(f"SELECT * FROM {source.name.quoted()}")
-        return replace(source, columns=result_schema(rows))
-
-    def follow(self, **changed: object) -> RefreshOutcome:
-        """Refresh, and require that the table equals its query."""
-        outcome = self.refresh(**changed)
-        wanted = Counter(map(repr, self.lake.rows(self.query)))
-        assert self.content() == wanted
-        return outcome
-
-
 @pytest.fixture
 def table(lake: Lake, catalog: None) -> Iceberg:
     """An Iceberg table with four rows."""
@@ -109,7 +85,7 @@ def query_of(table: Iceberg, text: str = GROUPS) -> str:
 
 
 def test_a_refresh_records_and_pins_a_snapshot(table: Iceberg) -> None:
-    mt = Kept(table.lake, query_of(table))
+    mt = OverCatalog(table.lake, query_of(table))
     [source] = mt.sources
     [first] = table.snapshots()
     record = mt.last().record
@@ -144,7 +120,7 @@ class Meanwhile(Operation):
 
 @pytest.mark.parametrize("force", [True, False])
 def test_a_commit_during_a_refresh_does_not_slip_in(table: Iceberg, force: bool) -> None:
-    mt = Kept(table.lake, query_of(table))
+    mt = OverCatalog(table.lake, query_of(table))
     table.insert((5, "a", 10))
     order = mt.order()
     meanwhile = Meanwhile(order, table)
@@ -157,7 +133,7 @@ def test_a_commit_during_a_refresh_does_not_slip_in(table: Iceberg, force: bool)
 
 
 def test_without_new_rows_there_is_nothing_to_do(table: Iceberg) -> None:
-    mt = Kept(table.lake, query_of(table))
+    mt = OverCatalog(table.lake, query_of(table))
     assert mt.follow().plan.strategy is Strategy.NO_DATA
     table.compact()
     table.lake.sql(f"INSERT INTO {table.name} SELECT 1, 'x', 1 WHERE false")
@@ -177,8 +153,8 @@ def test_only_changed_files_are_read(lake: Lake, catalog: None, mode: str) -> No
     table = Iceberg(lake, f"m_{lake.schema}", mode)
     table.insert((1, "a", 1), (2, "a", 2), (3, "b", 3))
     table.insert((4, "c", 4), (5, "c", 5))
-    groups = Kept(lake, query_of(table), table="groups")
-    rows = Kept(lake, query_of(table, ROWS), table="flat")
+    groups = OverCatalog(lake, query_of(table), table="groups")
+    rows = OverCatalog(lake, query_of(table, ROWS), table="flat")
     most = {"cow": 5, "deletes": 3, "vectors": 3}
     for change, method, count in (
         (f"UPDATE {table.name} SET n = 7 WHERE id = 2", ChangeMethod.DIFFERENCE, 6),
@@ -196,7 +172,7 @@ def test_only_changed_files_are_read(lake: Lake, catalog: None, mode: str) -> No
 
 
 def test_a_rollback_and_another_table_of_the_name_are_noticed(table: Iceberg) -> None:
-    mt = Kept(table.lake, query_of(table))
+    mt = OverCatalog(table.lake, query_of(table))
     table.insert((5, "a", 10))
     mt.follow()
     short = table.name.removeprefix("ice.")
@@ -215,7 +191,7 @@ def test_a_rollback_and_another_table_of_the_name_are_noticed(table: Iceberg) ->
 
 
 def test_an_expired_snapshot_needs_a_full_refresh(table: Iceberg) -> None:
-    mt = Kept(table.lake, query_of(table))
+    mt = OverCatalog(table.lake, query_of(table))
     table.insert((5, "a", 10))
     short = table.name.removeprefix("ice.")
     table.call(
@@ -232,13 +208,13 @@ def test_an_expired_snapshot_needs_a_full_refresh(table: Iceberg) -> None:
 
 def test_columns_change_without_a_snapshot(table: Iceberg) -> None:
     lake = table.lake
-    mt = Kept(lake, query_of(table))
+    mt = OverCatalog(lake, query_of(table))
     lake.sql(f"ALTER TABLE {table.name} ADD COLUMN more INT")
     outcome = mt.follow()
     assert outcome.plan.reason_code == "SOURCES_REPLACED"
     assert "has other columns" in outcome.plan.reason_text
     assert mt.follow().plan.strategy is Strategy.NO_DATA
-    newer = Kept(lake, query_of(table, "SELECT id, more FROM ice.db.{} AS x"), table="newer")
+    newer = OverCatalog(lake, query_of(table, "SELECT id, more FROM ice.db.{} AS x"), table="newer")
     lake.sql(
         f"ALTER TABLE {table.name} RENAME COLUMN n TO m",
         f"ALTER TABLE {table.name} RENAME COLUMN more TO n",
@@ -259,7 +235,7 @@ def test_tables_without_versions_are_compared_as_before(lake: Lake, catalog: Non
         f"CREATE TABLE ice.db.{name} (id INT) TBLPROPERTIES ('format-version' = '1')",
         f"INSERT INTO ice.db.{name} VALUES (1)",
     )
-    mt = Kept(lake, f"SELECT id FROM ice.db.{name}")
+    mt = OverCatalog(lake, f"SELECT id FROM ice.db.{name}")
     assert [source.kind for source in mt.sources] == [SourceKind.PLAIN]
     assert mt.follow().plan.strategy is Strategy.NO_DATA
     lake.sql(f"INSERT INTO ice.db.{name} VALUES (2)")
@@ -276,7 +252,7 @@ def test_tables_without_versions_are_compared_as_before(lake: Lake, catalog: Non
 
 def test_an_empty_table_has_a_version(lake: Lake, catalog: None) -> None:
     table = Iceberg(lake, f"e_{lake.schema}")
-    mt = Kept(lake, query_of(table))
+    mt = OverCatalog(lake, query_of(table))
     assert mt.last().record.vector == {mt.sources[0].table_id: 0}
     assert mt.follow().plan.strategy is Strategy.NO_DATA
     assert mt.verify().equal
@@ -376,7 +352,7 @@ def test_every_refresh_equals_the_query_after_random_changes(
         "groups": GROUPS.format(f"r_{lake.schema}"),
         "joined": f"SELECT a.id, a.k, b.n FROM {table.name} a JOIN {other.name} b ON a.id = b.id",
     }
-    kept = [Kept(lake, query, table=name) for name, query in queries.items()]
+    kept = [OverCatalog(lake, query, table=name) for name, query in queries.items()]
     seen: Counter[Strategy] = Counter()
     for _ in range(STEPS):
         for stream in streams:

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.fixtures.spark import Lake
-from tests.support.materialized import Materialized
+from tests.support.materialized import OverCatalog
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.requests import CatalogDefinition
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.model.runs import ChangeMethod, Strategy
-from tidegate_server.core.model.versions import Source, SourceKind
-from tidegate_server.core.refresh.request import RefreshOutcome
+from tidegate_server.core.model.versions import SourceKind
 from tidegate_server.engine.gate.catalogs import put_catalogs
 from tidegate_server.engine.jvm.errors import to_server_error
-from tidegate_server.engine.results.projection import result_schema
 
 pytest.importorskip("pypaimon")
 pytestmark = pytest.mark.spark
@@ -68,26 +65,6 @@ def keyed(lake: Lake, catalog: SparkSession) -> str:
         f"INSERT INTO pai.db.{name} VALUES (1, 'a', 1), (2, 'a', 2), (3, 'b', 3), (4, 'c', 4)",
     )
     return name
-
-
-class Kept(Materialized):
-    """A materialized table over Paimon tables; its query names them in full."""
-
-    def __init__(self, lake: Lake, query: str) -> None:
-        super().__init__(lake, query)
-        self.qualified = query
-        self.sources = tuple(map(self._with_columns, self.sources))
-        self.refresh()
-
-    def _with_columns(self, source: Source) -> Source:
-        rows = self.lake.session.sql(f"SELECT * FROM {source.name.quoted()}")
-        return replace(source, columns=result_schema(rows))
-
-    def follow(self, **changed: object) -> RefreshOutcome:
-        """Refresh, and require that the table equals its query."""
-        outcome = self.refresh(**changed)
-        assert self.content() == Counter(map(repr, self.lake.rows(self.query)))
-        return outcome
 
 
 def refusal(lake: Lake, text: str) -> ServerError:
@@ -166,7 +143,7 @@ def test_a_failed_insertion_leaves_nothing(lake: Lake, table: str) -> None:
 
 
 def test_a_refresh_records_and_pins_a_snapshot(lake: Lake, table: str) -> None:
-    mt = Kept(lake, GROUPS.format(table))
+    mt = OverCatalog(lake, GROUPS.format(table))
     [source] = mt.sources
     assert source.kind is SourceKind.VERSIONED
     assert mt.last().record.vector == {source.table_id: 1}
@@ -184,7 +161,7 @@ def test_a_refresh_records_and_pins_a_snapshot(lake: Lake, table: str) -> None:
 
 
 def test_a_replaced_row_changes_its_groups(lake: Lake, keyed: str) -> None:
-    mt = Kept(lake, GROUPS.format(keyed))
+    mt = OverCatalog(lake, GROUPS.format(keyed))
     lake.sql(f"INSERT INTO pai.db.{keyed} VALUES (1, 'b', 7), (9, 'd', 9)")
     outcome = mt.follow()
     assert outcome.plan.strategy is Strategy.INCREMENTAL
@@ -196,7 +173,7 @@ def test_a_replaced_row_changes_its_groups(lake: Lake, keyed: str) -> None:
 
 
 def test_other_columns_and_another_table_are_noticed(lake: Lake, table: str) -> None:
-    mt = Kept(lake, f"SELECT * FROM pai.db.{table}")
+    mt = OverCatalog(lake, f"SELECT * FROM pai.db.{table}")
     lake.sql(f"ALTER TABLE pai.db.{table} ADD COLUMN more STRING")
     assert mt.refresh().plan.strategy is Strategy.FULL
     lake.sql(
@@ -211,7 +188,7 @@ def test_other_columns_and_another_table_are_noticed(lake: Lake, table: str) -> 
 def test_an_empty_table_is_a_version(lake: Lake, catalog: SparkSession) -> None:
     name = f"e_{lake.schema}"
     lake.sql(f"CREATE TABLE pai.db.{name} (id INT, k STRING, n INT)")
-    mt = Kept(lake, GROUPS.format(name))
+    mt = OverCatalog(lake, GROUPS.format(name))
     assert mt.content() == Counter()
     assert mt.verify().equal
     lake.sql(f"INSERT INTO pai.db.{name} VALUES (1, 'a', 1)")
@@ -220,7 +197,7 @@ def test_an_empty_table_is_a_version(lake: Lake, catalog: SparkSession) -> None:
 
 
 def test_snapshots_that_have_expired_cost_a_full_refresh(lake: Lake, table: str) -> None:
-    mt = Kept(lake, GROUPS.format(table))
+    mt = OverCatalog(lake, GROUPS.format(table))
     lake.sql(f"INSERT INTO pai.db.{table} VALUES (5, 'e', 5)")
     place = lake.format.sources.location(TableName("pai", "db", table)).rpartition("@")[0]
     Path(place.removeprefix("file:"), "snapshot", "snapshot-1").unlink()

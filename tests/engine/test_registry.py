@@ -72,7 +72,7 @@ ROWS = (
 
 
 def decode(lake: Lake, url: str, records: Sequence[str]) -> list[Any]:
-    """Return the fields of records, each of which is SQL for a value."""
+    """Return the decoded fields of records, which are given as SQL expressions."""
     parameters = {"valueSchemaRegistry": url, "valueSubject": "o-value", "valueSchema": WANTED}
     [column] = decoded_columns(lake.session, parameters, asked=True)
     values = " UNION ALL ".join(f"SELECT {each} AS value" for each in records)

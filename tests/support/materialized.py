@@ -206,3 +206,24 @@ class Materialized(Stored):
         order = self.order(**changed)
         operation = Operation(order.refresh_id)
         return roll_back(order, version, self.lake.root, self.lake.format, operation)
+
+
+class OverCatalog(Materialized):
+    """A materialized table over tables of another catalog, which its query names in full."""
+
+    def __init__(self, lake: Lake, query: str, **given: object) -> None:
+        super().__init__(lake, query, **given)
+        self.qualified = query
+        self.sources = tuple(map(self._with_columns, self.sources))
+        self.refresh()
+
+    def _with_columns(self, source: Source) -> Source:
+        """Return a source as a definition has it."""
+        rows = self.lake.session.sql(f"SELECT * FROM {source.name.quoted()}")
+        return replace(source, columns=result_schema(rows))
+
+    def follow(self, **changed: object) -> RefreshOutcome:
+        """Refresh, and require that the table equals its query."""
+        outcome = self.refresh(**changed)
+        assert self.content() == row_counts(self.lake.rows(self.query))
+        return outcome

@@ -87,22 +87,22 @@ class Services:
 
         An engine that is the user's alone gets only those that the user may use.
         """
-        found = tuple(each for kind in CATALOG_KINDS for each in self.external.all(kind))
-        if self.user_engines is None or not user:
-            self.sent_catalogs.ensure(found, self.engine, self.config.secrets)
-            return
-        usable = tuple(each for each in found if self.may_use(each, user))
-        engine = self.user_engines.of(user)
-        self.sent_catalogs.ensure(usable, engine, self.config.secrets, user)
+        alone = bool(user) and self.user_engines is not None
+        self._ensure_catalogs_in(self.engine_of(user), user if alone else "")
 
     def ensure_catalogs_of(self, home: Home) -> None:
         """Give the engine of a table the catalogs and connections that it may need."""
-        if home.user:
-            self.ensure_catalogs(home.user)
-            return
-        found = tuple(each for kind in CATALOG_KINDS for each in self.external.all(kind))
-        # The keys of users have no slash before them.
-        self.sent_catalogs.ensure(found, home.engine, self.config.secrets, f"/{home.engine.key}")
+        self._ensure_catalogs_in(home.engine, home.user)
+
+    def _ensure_catalogs_in(self, engine: Engine, user: str) -> None:
+        """Give an engine all of them, or those that its only user may use."""
+        found = tuple(
+            each
+            for kind in CATALOG_KINDS
+            for each in self.external.all(kind)
+            if not user or self.may_use(each, user)
+        )
+        self.sent_catalogs.ensure(found, engine, self.config.secrets)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -48,7 +48,6 @@ from tidegate_server.gateway.link.targets import (
     YARN_KEY,
     check_cluster_name,
     check_mode,
-    is_own,
     known_engine,
 )
 from tidegate_server.gateway.scheduler.continuous import EXCLUDE_OPTION
@@ -310,8 +309,7 @@ def _check_target_option(key: str, value: str, config: Config) -> str | None:
     if key == ENGINE_KEY:
         known_engine(value, config.engines)
     elif key == MODE_KEY:
-        check_mode(value, config.engines, master)
-        own = is_own(value, config.engines)
+        own = check_mode(value, config.engines, master)
         if own and value.strip().lower() == "remote" and master.lower().startswith("local"):
             return f"refreshes run in the gateway's own engine, on {master}"
     elif key in (KUBERNETES_KEY, YARN_KEY) and not config.engines:

@@ -23,33 +23,31 @@ class SentCatalogs:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._sent: dict[str, tuple[int, tuple[ExternalObject, ...]]] = {}
-        """Generation and catalogs by the user of an engine, empty for the gateway's own."""
+        self._sent: dict[Engine, tuple[int, tuple[ExternalObject, ...]]] = {}
+        """The generation of each engine, and its catalogs."""
 
     def ensure(
         self,
         found: tuple[ExternalObject, ...],
         engine: Engine,
         secrets: Mapping[str, str],
-        user: str = "",
     ) -> None:
         """Tell an engine its catalogs and connections unless it knows them.
 
-        :param user: whose engine it is; empty for the gateway's own.
         :raises ServerError: ENGINE_UNAVAILABLE.
         """
-        if self._is_known(found, engine, user):
+        if self._is_known(found, engine):
             return
         with self._lock:
-            if self._is_known(found, engine, user):
+            if self._is_known(found, engine):
                 return
             generation = engine.generation
             definitions = tuple(_definition_or_problem(each, secrets) for each in found)
             engine.call(PutCatalogs(catalogs=definitions))
-            self._sent[user] = (generation, found)
+            self._sent[engine] = (generation, found)
 
-    def _is_known(self, found: tuple[ExternalObject, ...], engine: Engine, user: str) -> bool:
-        generation, sent = self._sent.get(user, (None, ()))
+    def _is_known(self, found: tuple[ExternalObject, ...], engine: Engine) -> bool:
+        generation, sent = self._sent.get(engine, (None, ()))
         return found == sent and (not found or (engine.ready and generation == engine.generation))
 
 

@@ -329,7 +329,7 @@ def _key(table: ConnectorTable, given: Mapping[str, Any]) -> Decoded | None:
 
 
 def _keyed(table: ConnectorTable, columns: list[ConnectorColumn]) -> list[ConnectorColumn]:
-    """Return columns, of which those of the primary key are NOT NULL, as in Flink."""
+    """Return the columns, with those of the primary key NOT NULL, as in Flink."""
     key = {name.lower() for name in table.primary_key}
     return [replace(each, nullable=False) if each.name.lower() in key else each for each in columns]
 

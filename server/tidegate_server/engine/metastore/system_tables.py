@@ -15,6 +15,7 @@ from tidegate_server.core.model.names import (
     quote_literal,
 )
 from tidegate_server.engine.metastore.mirror import mirror
+from tidegate_server.engine.storage.entries import look_up_entries
 from tidegate_server.engine.storage.jvm import java, with_fields
 
 _IDENTIFIER: Final = 0
@@ -31,37 +32,42 @@ def register_system_tables(spark: SparkSession, request: RegisterSystemTables) -
     Spark creates only the first table. The entries of the others are copies of its entry, since
     CREATE TABLE would read the log of each, at every first start.
     """
+    names = {table.name: _name(request.schema, table) for table in request.tables}
+    entries = look_up_entries(spark, request.schema, names.values())
     catalog: Any = spark._jsparkSession.sharedState().externalCatalog()
-    known = None
     missing: list[SystemTable] = []
     for table in request.tables:
         if table.source:
             mirror(spark, Path(table.source), table.location)
-        if catalog.tableExists(request.schema, table.name):
-            known = table.name
-            _move(spark, catalog, request.schema, table)
-        else:
+        entry = entries[names[table.name]]
+        if entry is None:
             missing.append(table)
+        elif not _is_at(spark, entry, table.location):  # it changes with the configuration
+            catalog.alterTable(_copy(spark, entry, request.schema, table))
     if not missing:
         return
-    if known is None:
-        known = missing[0].name
-        _create(spark, request.schema, missing.pop(0))
-    model = catalog.getTable(request.schema, known)
+    model = next(filter(None, entries.values()), None)
+    if model is None:
+        first = missing.pop(0)
+        _create(spark, request.schema, first)
+        model = catalog.getTable(request.schema, first.name)
     for table in missing:
         catalog.createTable(_copy(spark, model, request.schema, table), True)
 
 
-def _move(spark: SparkSession, catalog: Any, schema: str, table: SystemTable) -> None:
-    """Have an entry name the location of a table, which changes with the configuration."""
-    entry = catalog.getTable(schema, table.name)
+def _name(schema: str, table: SystemTable) -> TableName:
+    return TableName(DEFAULT_CATALOG, schema, table.name).folded()
+
+
+def _is_at(spark: SparkSession, entry: Any, location: str) -> bool:
     path = java(spark).org.apache.hadoop.fs.Path
-    if str(path(entry.location()).toUri().getPath()) != str(path(table.location).toUri().getPath()):
-        catalog.alterTable(_copy(spark, entry, schema, table))
+    places = (path(entry.location()), path(location))
+    first, second = (str(place.toUri().getPath()) for place in places)
+    return first == second
 
 
 def _create(spark: SparkSession, schema: str, table: SystemTable) -> None:
-    name = TableName(DEFAULT_CATALOG, schema, table.name)
+    name = _name(schema, table)
     spark.sql(
         f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(name.catalog)}.{quote_identifier(schema)}"
     )

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.model.names import TableName
-from tidegate_server.engine.storage.jvm import java, known_instance, string_array
+from tidegate_server.engine.storage.jvm import java, kind, known_instance, string_array
 
 
 def catalog_of(spark: SparkSession, name: TableName) -> Any | None:
@@ -23,6 +23,17 @@ def catalog_of(spark: SparkSession, name: TableName) -> Any | None:
     if not manager.isCatalogRegistered(name.catalog):
         return None
     return manager.catalog(name.catalog)
+
+
+def pinned_table(leaf: Any, class_name: str) -> Any | None:
+    """Return the table of a leaf of a plan that reads a version of it; None for other leaves.
+
+    :param class_name: that of the table.
+    """
+    if kind(leaf) != "DataSourceV2Relation" or not leaf.timeTravelSpec().isDefined():
+        return None
+    table = leaf.table()
+    return table if str(table.getClass().getName()) == class_name else None
 
 
 def identifier_of(spark: SparkSession, name: TableName) -> Any:

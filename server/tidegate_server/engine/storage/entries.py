@@ -41,7 +41,7 @@ def cache_entries(spark: SparkSession, names: Iterable[TableName]) -> Iterator[N
         schemas.setdefault(name.schema.lower(), set()).add(name.folded())
     known: dict[TableName, Any] = {}
     for schema, tables in schemas.items():
-        known |= _look_up(spark, schema, tables)
+        known |= look_up_entries(spark, schema, tables)
     token = _known.set(known)
     try:
         yield
@@ -55,9 +55,9 @@ def entry_of(spark: SparkSession, name: TableName) -> Any:
         return None
     key, known = name.folded(), _known.get()
     if known is None:
-        return _look_up(spark, key.schema, {key})[key]
+        return look_up_entries(spark, key.schema, {key})[key]
     if key not in known:
-        known |= _look_up(spark, key.schema, {key})
+        known |= look_up_entries(spark, key.schema, {key})
     return known[key]
 
 
@@ -71,7 +71,7 @@ def _is_listed(name: TableName) -> bool:
     return not is_path(name) and name.catalog.lower() == DEFAULT_CATALOG
 
 
-def _look_up(
+def look_up_entries(
     spark: SparkSession, schema: str, names: Collection[TableName]
 ) -> dict[TableName, Any]:
     """Return the entries of folded names of one schema; None where an entry is missing."""

@@ -7,6 +7,7 @@ asks it.
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -24,10 +25,12 @@ from tidegate_server.engine.storage.base import (
     is_foreign,
     table_sql,
 )
-from tidegate_server.engine.storage.catalogs import catalog_of, identifier_of
+from tidegate_server.engine.storage.catalogs import catalog_of, identifier_of, pinned_table
 from tidegate_server.engine.storage.exact import WEIGHT
 from tidegate_server.engine.storage.iceberg.tables import relation_of
-from tidegate_server.engine.storage.jvm import active_session, frame_of, kind, known_instance
+from tidegate_server.engine.storage.jvm import active_session, frame_of, known_instance
+
+logger = logging.getLogger(__name__)
 
 _CATALOG: Final = "tidegate.PythonCatalogs$Catalog"
 _TABLE: Final = "tidegate.PythonRows$Rows"
@@ -91,10 +94,8 @@ class PythonSources:
         return session.sql(f"SELECT * FROM {self.version_sql(name, version)}")
 
     def read_version(self, leaf: Any) -> ReadVersion | None:
-        if kind(leaf) != "DataSourceV2Relation":
-            return None
-        table = leaf.table()
-        if str(table.getClass().getName()) != _TABLE or not leaf.timeTravelSpec().isDefined():
+        table = pinned_table(leaf, _TABLE)
+        if table is None:
             return None
         return ReadVersion(
             table_id=str(table.tableId()),
@@ -117,7 +118,8 @@ class PythonSources:
                 catalog = self._catalog(name)
                 table = catalog.rowsChanged(identifier_of(self._spark, name), before, after)
                 counts = json.loads(str(table.counts()))
-        except (PySparkException, Py4JError):
+        except (PySparkException, Py4JError) as problem:
+            logger.debug("the change of %s cannot be read: %s", name, problem)
             return _unknown_change("VERSION_GONE")
         if not counts["rows"]:
             return FoundChange(method=ChangeMethod.UNCHANGED, rows=0)

@@ -25,7 +25,7 @@ class PaimonType:
     options: tuple[CatalogOption, ...] = OPTIONS
 
     def spark_catalog(self, options: Mapping[str, str]) -> SparkCatalog:
-        """Return Paimon's catalog for Spark, which pypaimon stands in for."""
+        """Return Paimon's catalog for Spark; without its jar, the engine uses pypaimon."""
         names = {"default-database": DEFAULT_DATABASE}
         spark = {names.get(key.lower(), key): value for key, value in options.items()}
         return SparkCatalog(class_name=CLASS, options=spark, python_type=TYPE)

@@ -13,7 +13,7 @@ from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.answers import Done
 from tidegate_server.core.messages.requests import EngineOptions, Request
 from tidegate_server.core.model.table import MaterializedTable
-from tidegate_server.gateway.link.accounts import launch_as
+from tidegate_server.gateway.link.accounts import Launch, launch_as
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.link.cluster import exchange_directory
 from tidegate_server.gateway.link.engine_pool import EnginePool, folder_name
@@ -214,17 +214,7 @@ class Engines:
             group_writes=launch is not None and launch.group_writes,
             settings={**self._options.settings, **personal},
         )
-        return Supervisor(
-            options,
-            logs=self._data / "logs",
-            start_timeout=engine.start_timeout,
-            announce=self._announce,
-            command=self._command,
-            hidden=self._hidden,
-            owner=user,
-            log_name=f"engine-out-{name}.log",
-            launch=launch,
-        )
+        return self._supervisor(options, user, name, launch)
 
     def _make_target(self, name: str, key: str) -> Supervisor:
         """Return the supervisor of the engine of a section, or of one of its applications."""
@@ -240,15 +230,22 @@ class Engines:
             exchange=exchange_directory(section.master, settings, engine),
             settings=settings,
         )
+        return self._supervisor(options, key, folder)
+
+    def _supervisor(
+        self, options: EngineOptions, owner: str, name: str, launch: Launch | None = None
+    ) -> Supervisor:
+        """Return the supervisor of an engine beside the gateway's own, whose log has a name."""
         return Supervisor(
             options,
             logs=self._data / "logs",
-            start_timeout=engine.start_timeout,
+            start_timeout=self._config.engine.start_timeout,
             announce=self._announce,
             command=self._command,
             hidden=self._hidden,
-            owner=key,
-            log_name=f"engine-out-{folder}.log",
+            owner=owner,
+            log_name=f"engine-out-{name}.log",
+            launch=launch,
         )
 
 

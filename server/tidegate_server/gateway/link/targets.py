@@ -122,22 +122,20 @@ def known_engine(name: str, engines: Mapping[str, EngineTargetSection]) -> str:
     raise error(Code.MT_OPTION_VALUE, key=ENGINE_KEY, value=repr(name), reason=reason)
 
 
-def check_mode(mode: str, engines: Mapping[str, EngineTargetSection], master: str) -> None:
-    """Reject a mode for which there is no engine.
+def check_mode(mode: str, engines: Mapping[str, EngineTargetSection], master: str) -> bool:
+    """Reject a mode for which there is no engine; return whether it is the gateway's own.
 
     :raises ServerError: MT_EXECUTION_MODE.
     """
     word = mode.strip().lower()
     if word not in MODES:
         raise _unknown_mode(mode)
-    if word != EMBEDDED and not any(section.mode == word for section in engines.values()):
-        _require_own(word, master)
-
-
-def is_own(mode: str, engines: Mapping[str, EngineTargetSection]) -> bool:
-    """Return whether a mode means the gateway's own engine."""
-    word = mode.strip().lower()
-    return not any(section.mode == word for section in engines.values())
+    if word == EMBEDDED:
+        return True
+    if any(section.mode == word for section in engines.values()):
+        return False
+    _require_own(word, master)
+    return True
 
 
 def _engine_of_mode(

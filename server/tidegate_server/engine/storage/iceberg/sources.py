@@ -22,6 +22,7 @@ from tidegate_server.engine.storage.base import (
     VersionGoneError,
     table_sql,
 )
+from tidegate_server.engine.storage.catalogs import pinned_table
 from tidegate_server.engine.storage.exact import WEIGHT, quote_column
 from tidegate_server.engine.storage.iceberg.columns import same_columns, select_list
 from tidegate_server.engine.storage.iceberg.snapshots import (
@@ -32,7 +33,7 @@ from tidegate_server.engine.storage.iceberg.snapshots import (
     last_change,
 )
 from tidegate_server.engine.storage.iceberg.tables import LoadedTable, load_table, relation_of
-from tidegate_server.engine.storage.jvm import active_session, frame_of, kind
+from tidegate_server.engine.storage.jvm import active_session, frame_of
 from tidegate_server.engine.storage.table_properties import PROPERTY_ID
 
 _NUMBERED: Final = 2
@@ -110,10 +111,8 @@ class IcebergSources:
         return session.sql(f"SELECT * FROM {self.version_sql(name, version)}")
 
     def read_version(self, leaf: Any) -> ReadVersion | None:
-        if kind(leaf) != "DataSourceV2Relation":
-            return None
-        table = leaf.table()
-        if str(table.getClass().getName()) != _TABLE or not leaf.timeTravelSpec().isDefined():
+        table = pinned_table(leaf, _TABLE)
+        if table is None:
             return None
         chosen = table.snapshotId()
         snapshot = None if chosen is None else table.table().snapshot(chosen)
