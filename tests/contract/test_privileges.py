@@ -50,6 +50,7 @@ GRANT = Grant(
 ROLE = Role(name="analysts", created_by="root", created_at=NOON)
 MEMBER = Membership(role="analysts", member=user("bob"), granted_by="root", granted_at=NOON)
 LATER = timedelta(minutes=1)
+FUNCTION_NAME = TableName("c", "d", "f")
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
@@ -70,6 +71,30 @@ def test_everyone_may_create_objects_in_the_default_schema_at_first(
 ) -> None:
     assert set(privileges.all()) == set(INITIAL_GRANTS)
     assert {each.grantee for each in INITIAL_GRANTS} == {PUBLIC}
+
+
+def test_what_was_read_before_does_not_hide_a_change(privileges: Privileges) -> None:
+    def read() -> tuple[object, ...]:
+        return (
+            GRANT in privileges.grants_to([user("bob")]),
+            MEMBER in privileges.memberships(),
+            privileges.groups_of("bob"),
+            privileges.function_owners().get(FUNCTION_NAME),
+        )
+
+    assert read() == (False, False, frozenset(), None)
+    privileges.grant(GRANT)
+    assert read() == (True, False, frozenset(), None)
+    privileges.create_role(ROLE)
+    privileges.add_member(MEMBER)
+    privileges.set_groups("bob", ["staff"])
+    privileges.set_function_owner(FUNCTION_NAME, "ann")
+    assert read() == (True, True, {"staff"}, "ann")
+    privileges.change([GRANT])
+    privileges.drop_role(ROLE.name)
+    privileges.set_groups("bob", [])
+    privileges.set_function_owner(FUNCTION_NAME, None)
+    assert read() == (False, False, frozenset(), None)
 
 
 @pytest.mark.parametrize("on", [TABLE, SCHEMA, VIEW, PLAIN, FUNCTION])

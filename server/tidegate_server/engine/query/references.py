@@ -120,9 +120,17 @@ def parse_query(spark: SparkSession, text: str) -> ParsedQuery:
     :raises pyspark.errors.ParseException: if it is not a single query.
     """
     walk = _Walk(spark, text)
-    plan = _without_aliases(_parser(spark).parseQuery(text))
+    plan = parse_single_query(spark, text)
     walk.visit_plan(plan, frozenset(), aliased=False)
     return walk.result(bare=_is_bare(plan))
+
+
+def parse_single_query(spark: SparkSession, text: str) -> Any:
+    """Return the parsed plan of a query.
+
+    :raises pyspark.errors.ParseException: if it is not a single query.
+    """
+    return _without_aliases(_parser(spark).parseQuery(text))
 
 
 def parse_statement(spark: SparkSession, text: str) -> Any:

@@ -44,6 +44,7 @@ from tidegate_server.engine.query.references import (
     constant_text,
     parse_name,
     parse_query,
+    parse_single_query,
     parse_statement,
 )
 from tidegate_server.engine.query.streams import stream_view
@@ -102,18 +103,18 @@ def _survey(child: Child, text: str, features: Features | None = None) -> Survey
 def _survey_statement(child: Child, text: str, features: Features | None) -> Surveyed:
     spark, written = child.spark, text
     try:
-        plan = parse_statement(spark, text)
+        plan, is_query = _parse(spark, text)
         name = kind(plan)
         while name == "UnresolvedExecuteImmediate":  # its analysis would run it
             text = statement_of(spark, plan, script=False)
-            plan = parse_statement(spark, text)
+            plan, is_query = _parse(spark, text)
             name = kind(plan)
     except (PySparkException, ServerError):
         return Surveyed()  # it fails in the same way when it runs
     parsed = accesses_of_parsed(spark, plan)
     if features is not None and _reaches_beyond(parsed, features):
         return Surveyed(accesses=parsed)  # its analysis alone might open files
-    analyzed = _analyze(spark, plan) if _is_query(spark, text) else None
+    analyzed = _analyze(spark, plan) if is_query else None
     if analyzed is not None:
         readings = tuple(readings_of(analyzed))
         system = any(r.name is not None and r.name.schema == SYSTEM_SCHEMA for r in readings)
@@ -223,13 +224,15 @@ def _function_name(plan: Any) -> str:
     return str(child.nameParts().last()) if kind(child) == "UnresolvedIdentifier" else "f"
 
 
-def _is_query(spark: SparkSession, text: str) -> bool:
-    session: Any = spark._jsparkSession
+def _parse(spark: SparkSession, text: str) -> tuple[Any, bool]:
+    """Return the parsed plan of a statement, and whether it is a single query.
+
+    :raises pyspark.errors.ParseException: if Spark cannot parse it.
+    """
     try:
-        session.sessionState().sqlParser().parseQuery(text)
+        return parse_single_query(spark, text), True
     except PySparkException:
-        return False
-    return True
+        return parse_statement(spark, text), False
 
 
 def _mentions(spark: SparkSession, text: str, place: tuple[str, str]) -> tuple[Mention, ...]:

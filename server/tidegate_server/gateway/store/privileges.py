@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
@@ -214,10 +215,17 @@ def _identity(grant: Grant) -> _Identity:
 
 
 class SqlPrivileges:
-    """Everything in the store; every call is one transaction."""
+    """Everything in the store; every call is one transaction at most.
+
+    What each statement asks for is cached until the next write, unless other gateways share the
+    store.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._lock = threading.Lock()
+        self._cache: dict[object, Any] = {}
+        self._writes = 0
 
     def all(self) -> tuple[Grant, ...]:
         with self._database.read() as connection:
@@ -225,27 +233,30 @@ class SqlPrivileges:
 
     def grants_to(self, grantees: Collection[Grantee]) -> tuple[Grant, ...]:
         wanted = select(g).where(or_(*map(_to, grantees))).order_by(g.c.granted_at)
-        with self._database.read() as connection:
+
+        def read(connection: Connection) -> tuple[Grant, ...]:
             return tuple(read_grant(row) for row in connection.execute(wanted))
+
+        return self._cached(frozenset(grantees), read)
 
     def grant(self, grant: Grant) -> None:
         self._write(lambda connection: _add(connection, grant))
 
     def change(self, removed: Collection[Grant], weakened: Collection[Grant] = ()) -> None:
-        with self._database.begin() as connection:
+        with self._begin() as connection:
             for each in removed:
                 connection.execute(delete(g).where(_is(each)))
             for each in weakened:
                 connection.execute(g.update().where(_is(each)).values(grantable=False))
 
     def forget(self, matches: Callable[[GrantObject], bool]) -> None:
-        with self._database.begin() as connection:
+        with self._begin() as connection:
             for on in {each.object for each in _all(connection)}:
                 if matches(on):
                     connection.execute(delete(g).where(_on(on)))
 
     def move(self, moved: Callable[[GrantObject], GrantObject]) -> None:
-        with self._database.begin() as connection:
+        with self._begin() as connection:
             for each in _all(connection):
                 changed = replace(each, object=moved(each.object))
                 if changed != each:
@@ -271,22 +282,13 @@ class SqlPrivileges:
 
     def drop_role(self, name: str) -> bool:
         gone = role(name)
-        with self._database.begin() as connection:
+        with self._begin() as connection:
             connection.execute(delete(g).where(_to(gone)))
             connection.execute(delete(m).where(or_(m.c.role == name, _member(gone))))
             return connection.execute(delete(r).where(r.c.name == name)).rowcount == 1
 
     def memberships(self) -> tuple[Membership, ...]:
-        with self._database.read() as connection:
-            return tuple(
-                Membership(
-                    role=row.role,
-                    member=Grantee(kind=GranteeKind(row.member_kind), name=row.member),
-                    granted_by=row.granted_by,
-                    granted_at=row.granted_at,
-                )
-                for row in connection.execute(select(m).order_by(m.c.granted_at))
-            )
+        return self._cached("memberships", _memberships)
 
     def add_member(self, membership: Membership) -> bool:
         values = {
@@ -301,12 +303,11 @@ class SqlPrivileges:
 
     def remove_member(self, name: str, member: Grantee) -> bool:
         gone = delete(m).where(m.c.role == name, _member(member))
-        with self._database.begin() as connection:
+        with self._begin() as connection:
             return connection.execute(gone).rowcount == 1
 
     def groups_of(self, user: str) -> frozenset[str]:
-        with self._database.read() as connection:
-            return _groups_of(connection, user)
+        return self._cached(("groups", user), lambda connection: _groups_of(connection, user))
 
     def set_groups(self, user: str, groups: Collection[str]) -> None:
         wanted = frozenset(groups)
@@ -322,11 +323,7 @@ class SqlPrivileges:
         self._write(replace_rows)
 
     def function_owners(self) -> Mapping[TableName, str]:
-        with self._database.read() as connection:
-            return {
-                TableName(row.catalog_name, row.schema_name, row.function_name): row.owner
-                for row in connection.execute(select(f))
-            }
+        return self._cached("function owners", _function_owners)
 
     def set_function_owner(self, name: TableName, owner: str | None) -> None:
         key = name.folded()
@@ -349,16 +346,45 @@ class SqlPrivileges:
 
         self._write(replace_row)
 
+    def _cached(self, key: object, read: Callable[[Connection], T]) -> T:
+        """Return what a read transaction returns, or returned since the last write."""
+        with self._lock:
+            writes = self._writes
+            if key in self._cache:
+                known: T = self._cache[key]
+                return known
+        with self._database.read() as connection:
+            found = read(connection)
+        with self._lock:
+            if writes == self._writes and not self._database.shared:
+                if len(self._cache) >= _CACHED:
+                    self._cache.clear()
+                self._cache[key] = found
+        return found
+
+    @contextmanager
+    def _begin(self) -> Iterator[Connection]:
+        """Yield a connection in a write transaction, after which nothing is cached."""
+        try:
+            with self._database.begin() as connection:
+                yield connection
+        finally:
+            with self._lock:
+                self._writes += 1
+                self._cache.clear()
+
     def _write(self, work: Callable[[Connection], T]) -> T:
         """Run a transaction, again if another one has inserted the same row meanwhile."""
         try:
-            with self._database.begin() as connection:
+            with self._begin() as connection:
                 return work(connection)
         except IntegrityError:
-            with self._database.begin() as connection:
+            with self._begin() as connection:
                 return work(connection)
 
 
+_CACHED = 1_000
+"""The largest number of results that are cached."""
 _IDENTIFYING = tuple(column.name for column in g.primary_key)
 
 
@@ -380,6 +406,25 @@ def _insert_missing(
         return False
     connection.execute(insert(table).values(**values))
     return True
+
+
+def _memberships(connection: Connection) -> tuple[Membership, ...]:
+    return tuple(
+        Membership(
+            role=row.role,
+            member=Grantee(kind=GranteeKind(row.member_kind), name=row.member),
+            granted_by=row.granted_by,
+            granted_at=row.granted_at,
+        )
+        for row in connection.execute(select(m).order_by(m.c.granted_at))
+    )
+
+
+def _function_owners(connection: Connection) -> Mapping[TableName, str]:
+    return {
+        TableName(row.catalog_name, row.schema_name, row.function_name): row.owner
+        for row in connection.execute(select(f))
+    }
 
 
 def _groups_of(connection: Connection, user: str) -> frozenset[str]:
