@@ -147,6 +147,31 @@ def test_a_table_stays_in_the_engine_that_it_chose(house: House) -> None:
     assert verified[3] is True
 
 
+def test_a_table_is_moved_and_continues_in_the_other_engine(house: House) -> None:
+    house.run(
+        "CREATE TABLE visits (shop INT, n BIGINT)",
+        "INSERT INTO visits SELECT id % 3, id FROM range(30)",
+        "CREATE MATERIALIZED TABLE moved FRESHNESS = INTERVAL '1' SECOND "
+        "REFRESH_MODE = CONTINUOUS AS SELECT shop, count(*) AS n FROM visits GROUP BY shop",
+    )
+    wait_until(lambda: house.run("SELECT sum(n) FROM moved") == [(30,)], "it is not loaded")
+    for number, (change, mode) in enumerate(
+        [
+            ("SET ('execution.engine' = 'second')", "remote"),
+            ("RESET ('execution.engine')", "embedded"),
+        ],
+        start=31,
+    ):
+        house.run(f"ALTER MATERIALIZED TABLE moved {change}", "INSERT INTO visits VALUES (1, 1)")
+        wait_until(
+            lambda number=number: house.run("SELECT sum(n) FROM moved") == [(number,)],
+            "it is not refreshed",
+        )
+        [(_, info)] = house.run("ALTER MATERIALIZED TABLE moved REFRESH")
+        assert (info["action"], info["execution.mode"]) == ("NO_DATA", mode)
+    house.run("DROP MATERIALIZED TABLE moved")
+
+
 @pytest.mark.thorough(4)
 def test_a_killed_executor_is_replaced(house: House) -> None:
     house.run("SELECT count(*) FROM orders")

@@ -16,6 +16,7 @@ from tidegate_server.core.messages.answers import (
     Analysis,
     Answer,
     Done,
+    EngineInfo,
     Executed,
     InsertAnalyzed,
     JobProgress,
@@ -45,6 +46,7 @@ from tidegate_server.core.messages.requests import (
     InspectJobs,
     ListTables,
     OpenSession,
+    Ping,
     Request,
     SetObjectOwner,
     SourceVersions,
@@ -62,7 +64,7 @@ from tidegate_server.gateway.authorization.admission import admit_job
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
 from tidegate_server.gateway.command.dispatch import prepare
 from tidegate_server.gateway.context import Context, Services, SessionState
-from tidegate_server.gateway.link.engine_pool import EnginePool
+from tidegate_server.gateway.link.engine_pool import EnginePool, PooledEngine
 from tidegate_server.gateway.link.supervisor import Supervisor
 from tidegate_server.gateway.options import dialect_in
 from tidegate_server.gateway.runs.background import Background
@@ -324,16 +326,30 @@ class FixedClock:
         return NOW
 
 
-def _pool_without_engines() -> EnginePool:
-    """Return a pool in which no engine is ever started."""
-    return EnginePool(
-        _no_supervisor,
-        prepare=lambda: None,
-        max_engines=1,
-        idle_timeout=60,
-        limit="engines.NAME.max_engines",
-        announce=lambda text: None,
-    )
+class PoolWithoutEngines(EnginePool):
+    """A pool in which no engine is ever started, except for those of ``startable``."""
+
+    def __init__(self, startable: Callable[[str], bool]) -> None:
+        super().__init__(
+            _no_supervisor,
+            prepare=lambda: None,
+            max_engines=1,
+            idle_timeout=60,
+            limit="engines.NAME.max_engines",
+            announce=lambda text: None,
+        )
+        self._startable = startable
+
+    def of(self, key: str) -> PooledEngine:
+        return StartedEngine(key, lambda engine: None) if self._startable(key) else super().of(key)
+
+
+class StartedEngine(PooledEngine):
+    """An engine that answers whether it is there, and nothing else."""
+
+    def call(self, request: Request, **options: object) -> Answer:  # type: ignore[override]
+        assert isinstance(request, Ping)
+        return EngineInfo(spark_version="4", pid=1, jvm_pid=2)
 
 
 def _no_supervisor(key: str) -> Supervisor:
@@ -345,6 +361,8 @@ class World:
     """A gateway's parts around one session, ready to execute statements."""
 
     config: Config = field(default_factory=lambda: Config(scheduler={"patience": 0}))  # type: ignore[arg-type]
+    startable: set[str] = field(default_factory=set)
+    """The keys of engines beside the gateway's own that answer."""
     catalog: MemoryCatalog = field(default_factory=MemoryCatalog)
     ledger: FakeLedger = field(default_factory=FakeLedger)
     scheduler: FakeScheduler = field(default_factory=FakeScheduler)
@@ -441,7 +459,10 @@ class World:
             clock=FixedClock(),
             new_id=self._new_id,
             server_id="server-1",
-            target_engines={name: _pool_without_engines() for name in self.config.engines},
+            target_engines={
+                name: PoolWithoutEngines(lambda key: key in self.startable)
+                for name in self.config.engines
+            },
         )
 
     def _new_id(self) -> str:

@@ -21,7 +21,7 @@ from tidegate_server.gateway.link.flight import FlightEngine
 from tidegate_server.gateway.link.memory import MemoryWatch
 from tidegate_server.gateway.link.routing import Home, RoutedEngine
 from tidegate_server.gateway.link.supervisor import Supervisor
-from tidegate_server.gateway.link.targets import read_target
+from tidegate_server.gateway.link.targets import ENGINE_KEY, read_target
 
 ENGINES = "engines"
 """The directory of the working directories of engines beside the gateway's own."""
@@ -159,7 +159,10 @@ class Engines:
             return None
         pool = self.targets.get(target.engine)
         if pool is None:
-            reason = f"{table.name} needs [engines.{target.engine}], which is not configured"
+            reason = (
+                f"{table.name} needs [engines.{target.engine}], which is not configured; "
+                f"ALTER MATERIALIZED TABLE ... SET ('{ENGINE_KEY}' = ...) chooses another"
+            )
             raise error(Code.ENGINE_UNAVAILABLE, reason=reason)
         return Home(pool.of(target.key))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from tidegate_server.core.config_sections import EngineTargetSection, mode_of
@@ -102,6 +102,56 @@ def choose_target(
     section = engines[name]
     cluster = _application(section.mode, setting, new_id) if section.application else ""
     return Target(section.mode, name, cluster)
+
+
+def change_target(
+    current: Target,
+    options: Mapping[str, str],
+    engines: Mapping[str, EngineTargetSection],
+    master: str,
+    new_id: Callable[[], str],
+) -> Target:
+    """Return the target of a table after ALTER ... SET with some of :data:`TARGET_KEYS`.
+
+    The session's settings do not count. The rest is that of :func:`choose_target`.
+
+    :raises ServerError: MT_EXECUTION_MODE, or MT_OPTION_VALUE, also for a cluster that the engine
+        does not have.
+    """
+    chooses = MODE_KEY in options or ENGINE_KEY in options
+    given = options if chooses else {**current.info, **options}
+    found = choose_target(given.get, engines, master, new_id)
+    for key in options.keys() & {KUBERNETES_KEY, YARN_KEY}:
+        if not _has_cluster(found, key, options[key].strip(), engines):
+            reason = f"the engine {found} has no such cluster"
+            raise error(Code.MT_OPTION_VALUE, key=key, value=repr(options[key]), reason=reason)
+    named = KUBERNETES_KEY in options or YARN_KEY in options
+    if not named and (found.mode, found.engine) == (current.mode, current.engine):
+        return current  # an application keeps its id
+    return found
+
+
+def reset_target(current: Target, keys: Collection[str]) -> Target:
+    """Return the target of a table after ALTER ... RESET.
+
+    :raises ServerError: MT_OPTION_VALUE for the id of an application alone.
+    """
+    if MODE_KEY in keys or ENGINE_KEY in keys:
+        return Target()
+    for key in current.info.keys() & set(keys):
+        reason = f"RESET ('{ENGINE_KEY}') moves the table to the gateway's own engine"
+        raise error(Code.MT_OPTION_VALUE, key=key, value=repr(current.cluster), reason=reason)
+    return current
+
+
+def _has_cluster(
+    target: Target, key: str, value: str, engines: Mapping[str, EngineTargetSection]
+) -> bool:
+    if not target.engine or key != _cluster_key(target.mode):
+        return False
+    if target.mode.endswith("-session"):
+        return value in (target.engine, engines[target.engine].cluster_id)
+    return value == target.cluster
 
 
 def known_engine(name: str, engines: Mapping[str, EngineTargetSection]) -> str:
