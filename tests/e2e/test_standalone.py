@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 import tidegate
-from tests.support.fixtures.server import Server, run_as, running_server
+from tests.support.fixtures.server import Server, named_rows, run_as, running_server
 from tests.support.full_run import FULL
 from tests.support.metastore import postgres_metastore
 from tests.support.standalone import StandaloneCluster, standalone_cluster
@@ -147,29 +147,31 @@ def test_a_table_stays_in_the_engine_that_it_chose(house: House) -> None:
     assert verified[3] is True
 
 
-def test_a_table_is_moved_and_continues_in_the_other_engine(house: House) -> None:
+def test_each_refresh_runs_in_the_engine_that_the_table_has_chosen_for_it(house: House) -> None:
+    def require_rows(number: int) -> None:
+        wait_until(lambda: house.run("SELECT sum(n) FROM moved") == [(number,)], "not refreshed")
+
     house.run(
         "CREATE TABLE visits (shop INT, n BIGINT)",
         "INSERT INTO visits SELECT id % 3, id FROM range(30)",
-        "CREATE MATERIALIZED TABLE moved FRESHNESS = INTERVAL '1' SECOND "
-        "REFRESH_MODE = CONTINUOUS AS SELECT shop, count(*) AS n FROM visits GROUP BY shop",
+        "CREATE MATERIALIZED TABLE moved WITH ('execution.initial-engine' = 'second') "
+        "FRESHNESS = INTERVAL '1' SECOND REFRESH_MODE = CONTINUOUS "
+        "AS SELECT shop, count(*) AS n FROM visits GROUP BY shop",
     )
-    wait_until(lambda: house.run("SELECT sum(n) FROM moved") == [(30,)], "it is not loaded")
-    for number, (change, mode) in enumerate(
-        [
-            ("SET ('execution.engine' = 'second')", "remote"),
-            ("RESET ('execution.engine')", "embedded"),
-        ],
-        start=31,
+    require_rows(30)
+    for number, change in enumerate(
+        ("SUSPEND", "SET ('execution.engine' = 'second')", "RESET ('execution.engine')"), start=31
     ):
         house.run(f"ALTER MATERIALIZED TABLE moved {change}", "INSERT INTO visits VALUES (1, 1)")
-        wait_until(
-            lambda number=number: house.run("SELECT sum(n) FROM moved") == [(number,)],
-            "it is not refreshed",
-        )
-        [(_, info)] = house.run("ALTER MATERIALIZED TABLE moved REFRESH")
-        assert (info["action"], info["execution.mode"]) == ("NO_DATA", mode)
-    house.run("DROP MATERIALIZED TABLE moved")
+        if change == "SUSPEND":
+            house.run("ALTER MATERIALIZED TABLE moved RESUME")
+        require_rows(number)
+    runs = named_rows(house.server, "SHOW REFRESH HISTORY FOR moved")
+    found = [run["execution_target"] for run in runs if run["action"] not in (None, "NO_DATA")]
+    assert found == ["embedded", "remote/second", "embedded", "remote/second"]
+    [verified] = house.run("VERIFY MATERIALIZED TABLE moved")
+    assert verified[3] is True
+    house.run("DROP MATERIALIZED TABLE moved", "DROP TABLE visits")
 
 
 @pytest.mark.thorough(4)

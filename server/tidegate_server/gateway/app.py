@@ -220,6 +220,7 @@ class Gateway:
             new_id=new_id,
             server_id=server_id,
             lease_seconds=config.scheduler.lease,
+            engines=config.engines,
             admit=lambda request, record: admit_run(request, self._services, record),
             audit=self._audit,
         )

@@ -44,6 +44,7 @@ from tidegate_server.gateway.freshness.staleness import Bound, OnStale, parse_bo
 from tidegate_server.gateway.link.targets import (
     ENGINE_KEY,
     KUBERNETES_KEY,
+    LOAD_ENGINE_KEY,
     MODE_KEY,
     YARN_KEY,
     check_cluster_name,
@@ -310,7 +311,7 @@ def check_target_option(key: str, value: str, config: Config) -> str | None:
     """
     master = config.engine.master
     if key == ENGINE_KEY:
-        known_engine(value, config.engines)
+        known_engine(value.strip(), config.engines)
     elif key == MODE_KEY:
         own = check_mode(value, config.engines, master)
         if own and value.strip().lower() == "remote" and master.lower().startswith("local"):
@@ -408,6 +409,7 @@ OPTIONS: Mapping[str, Option] = {
     ENGINE_KEY: _option(_any_text, _TARGET),
     KUBERNETES_KEY: _option(check_cluster_name, _TARGET),
     YARN_KEY: _option(_any_text, _TARGET),
+    LOAD_ENGINE_KEY: _option(_any_text, _WITH),
     DIALECT_OPTION: _option(_dialect, _SESSION),
     JOB_INTERVAL_OPTION: _option(read_duration, _SESSION),
     JOB_NAME_OPTION: _option(_any_text, _SESSION),

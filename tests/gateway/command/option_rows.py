@@ -245,6 +245,13 @@ ROWS: dict[str, Row] = {
         master="yarn",
         cluster_id="application_1_1",
     ),
+    targets.LOAD_ENGINE_KEY: Row(
+        value="big",
+        read=by_table,
+        test="gateway/runs/test_engines.py::test_a_first_load_runs_in_the_engine_for_it",
+        wrong="bigg",
+        engines={"big": {"master": "local[8]"}},
+    ),
     DIALECT_OPTION: server_row(
         "flink",
         "gateway/command/test_dialect.py::test_a_statement_is_translated_before_anything_reads_it",

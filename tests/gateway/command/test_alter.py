@@ -121,6 +121,26 @@ def test_a_table_stays_in_its_engine_if_the_other_one_is_not_there(world: World)
     assert world.table("base") == before
 
 
+def test_another_engine_for_first_loads_restarts_nothing(world: World) -> None:
+    world.config = Config(
+        scheduler={"patience": 0},  # type: ignore[arg-type]
+        engines={"night": {"master": "spark://head:7077"}},  # type: ignore[dict-item]
+    )
+    world.execute(CONT)
+    record_refresh(world, "cont", epoch=2)
+    loads = "'execution.initial-engine' = '{}'"
+    world.execute(f"{ALTER} cont SET ({loads.format('Night')})")
+    world.execute(f"{ALTER} cont RESET ('execution.initial-engine')")
+    altered = CONT.replace("CREATE", "CREATE OR ALTER")
+    world.execute(altered.replace(" AS", f" WITH ({loads.format('night')}) AS"))
+    assert world.table("cont").state.checkpoint_floor == 0
+    assert world.definition("cont").options == {"execution.initial-engine": "night"}
+    problem = refusal(world, f"{ALTER} cont SET ({loads.format('nigth')})")
+    assert "did you mean night?" in problem.message
+    world.execute(f"{ALTER} cont SET ({loads.format('night')}, 'k' = 'v')")
+    assert world.table("cont").state.checkpoint_floor == 2
+
+
 def test_incremental_modes_are_scheduled(world: World) -> None:
     world.execute(BASE)
     world.execute(f"{ALTER} base SET REFRESH_MODE = INCREMENTAL STRICT")

@@ -24,7 +24,14 @@ COLUMNS = (
     + ["sqlstate", "error_message", "attempt", "sources", "rows_read", "rows_written"]
     + ["rows_inserted", "rows_updated", "rows_deleted", "rows_copied", "bytes", "files"]
     + ["expectations", "spark_job_ids", "executor_ms", "peak_memory", "requested_by"]
-    + ["server_id", "affected_keys", "seconds", "predicted_seconds", "predicted_full_seconds"]
+    + [
+        "server_id",
+        "execution_target",
+        "affected_keys",
+        "seconds",
+        "predicted_seconds",
+        "predicted_full_seconds",
+    ]
 )
 
 

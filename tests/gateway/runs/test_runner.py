@@ -40,6 +40,7 @@ def test_a_refresh_is_ordered_with_all_the_engine_needs(world: World) -> None:
         settings={"spark.sql.shuffle.partitions": "7"},
         options=table().definition.options,
         executor="ana",
+        engine="embedded",
     )
 
 
@@ -60,6 +61,7 @@ def test_the_outcome_is_recorded(world: World) -> None:
         metrics=RunMetrics(rows_written=10),
         started_at=NOON,
         finished_at=NOON,
+        execution_target="embedded",
     )
     assert world.ledger.runs() == (answer,)
 

@@ -7,7 +7,12 @@ from dataclasses import replace
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.result import Result, nothing
-from tidegate_server.core.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
+from tidegate_server.core.model.table import (
+    Definition,
+    LogicalRefreshMode,
+    MaterializedTable,
+    RefreshMode,
+)
 from tidegate_server.core.sql.statements import (
     AlterResetOptions,
     AlterSetExecuteAs,
@@ -30,6 +35,7 @@ from tidegate_server.gateway.definition.build import (
 from tidegate_server.gateway.definition.checks import (
     RefreshCadence,
     check_enforced,
+    check_load_engine,
     check_neighbours,
     check_options,
     check_versions,
@@ -41,6 +47,7 @@ from tidegate_server.gateway.definition.immutable import check_region
 from tidegate_server.gateway.definition.notices import warn
 from tidegate_server.gateway.definition.transaction import apply_definition
 from tidegate_server.gateway.link.targets import (
+    LOAD_ENGINE_KEY,
     TARGET_KEYS,
     Target,
     change_target,
@@ -145,6 +152,7 @@ def set_options(statement: AlterSetOptions, context: Context) -> Result:
     table = alterable(statement.name, context)
     definition = table.definition
     warn(check_options(statement.options, Place.ALTER), context)
+    check_load_engine(statement.options, context.services.config.engines)
     target = {key: value for key, value in statement.options.items() if key in TARGET_KEYS}
     given = {key: value for key, value in statement.options.items() if key not in TARGET_KEYS}
     options = {**definition.options, **given}
@@ -180,14 +188,23 @@ def reset_options(statement: AlterResetOptions, context: Context) -> Result:
 def restart_with(table: MaterializedTable, changed: MaterializedTable, context: Context) -> Result:
     """Apply a changed definition; a CONTINUOUS table loses its checkpoint.
 
-    Another engine alone continues from the last commit.
+    Another engine, also for first loads, continues from the last commit.
     """
     if changed == table:
         return nothing()
     continuous = table.definition.refresh_mode is RefreshMode.CONTINUOUS
-    restarts = continuous and changed.definition != table.definition
+    restarts = continuous and not _differ_in_engine(table.definition, changed.definition)
     apply_definition(table, changed, context, restarts=restarts)
     return nothing()
+
+
+def _differ_in_engine(one: Definition, other: Definition) -> bool:
+    """Return whether definitions differ at most in the engine for first loads."""
+    load = other.options.get(LOAD_ENGINE_KEY)
+    kept = {key: value for key, value in one.options.items() if key != LOAD_ENGINE_KEY}
+    if load is not None:
+        kept[LOAD_ENGINE_KEY] = load
+    return replace(one, options=kept) == other
 
 
 def _new_target(table: MaterializedTable, options: Mapping[str, str], context: Context) -> Target:

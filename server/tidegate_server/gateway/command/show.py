@@ -283,6 +283,7 @@ def _other_rows(tables: Counter[Target], context: Context) -> Iterator[Row]:
         pool = context.services.target_engines[name]
         up = pool.up()
         known = {target for target in tables if target.engine == name}
+        known.update(Target(section.mode, *key.split("/", 1)) for key in up)
         if not section.application:
             known.add(Target(section.mode, name))
         for target in sorted(known, key=str):

@@ -128,7 +128,7 @@ class Engines:
             self.engine = RoutedEngine(
                 self._flight,
                 self.pools,
-                lambda table_id: self._home(table_by_id(table_id)),
+                lambda table_id, target: self._home(table_by_id(table_id), target),
                 before_work=lambda home: self._before(home),
             )
 
@@ -145,8 +145,10 @@ class Engines:
         """All engines beside the gateway's own."""
         return (*([] if self.users is None else [self.users]), *self.targets.values())
 
-    def _home(self, table: MaterializedTable | None) -> Home | None:
+    def _home(self, table: MaterializedTable | None, chosen: str) -> Home | None:
         """Return the engine that writes a table; None for the gateway's own.
+
+        :param chosen: the target for this work; empty for that of the table.
 
         :raises ServerError: ENGINE_UNAVAILABLE if the configuration no longer has it.
         """
@@ -154,7 +156,7 @@ class Engines:
             return None
         if self.users is not None:
             return Home(self.users.of(table.executor), user=table.executor)
-        target = read_target(table.execution_target)
+        target = read_target(chosen or table.execution_target)
         if not target.engine:
             return None
         pool = self.targets.get(target.engine)

@@ -14,6 +14,7 @@ MODE_KEY = "execution.mode"
 ENGINE_KEY = "execution.engine"
 KUBERNETES_KEY = "kubernetes.cluster-id"
 YARN_KEY = "yarn.application.id"
+LOAD_ENGINE_KEY = "execution.initial-engine"
 TARGET_KEYS = (MODE_KEY, ENGINE_KEY, KUBERNETES_KEY, YARN_KEY)
 EMBEDDED = "embedded"
 MODES = (
@@ -154,8 +155,26 @@ def _has_cluster(
     return value == target.cluster
 
 
-def known_engine(name: str, engines: Mapping[str, EngineTargetSection]) -> str:
+def load_target(name: str, engines: Mapping[str, EngineTargetSection], table_id: str) -> Target:
+    """Return the target of a table's first load, in an engine that :data:`LOAD_ENGINE_KEY` names.
+
+    An engine that is no longer configured remains the target: it is not replaced by another.
+    """
+    folded = {each.lower(): each for each in engines}
+    found = folded.get(name.strip().lower())
+    if found is None:
+        return Target(engine=name.strip())
+    section = engines[found]
+    cluster = f"tidegate-{table_id[:8]}-load" if section.application else ""
+    return Target(section.mode, found, cluster)
+
+
+def known_engine(
+    name: str, engines: Mapping[str, EngineTargetSection], key: str = ENGINE_KEY
+) -> str:
     """Return the name of a section as the configuration spells it.
+
+    :param key: the option that names it.
 
     :raises ServerError: MT_OPTION_VALUE if there is none.
     """
@@ -169,7 +188,7 @@ def known_engine(name: str, engines: Mapping[str, EngineTargetSection]) -> str:
         reason = f"the configuration has the engines {', '.join(sorted(engines))}"
     else:
         reason = "the configuration has no sections [engines.NAME]"
-    raise error(Code.MT_OPTION_VALUE, key=ENGINE_KEY, value=repr(name), reason=reason)
+    raise error(Code.MT_OPTION_VALUE, key=key, value=repr(name), reason=reason)
 
 
 def check_mode(mode: str, engines: Mapping[str, EngineTargetSection], master: str) -> bool:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.faults import Point, pause_at
@@ -23,6 +24,7 @@ from tidegate_server.gateway.audit.log import AuditLog
 from tidegate_server.gateway.audit.record import Event, Record
 from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.link.client import Engine
+from tidegate_server.gateway.runs.engines import Engines
 from tidegate_server.gateway.runs.orders import (
     RunRequest,
     as_committed,
@@ -86,13 +88,14 @@ class Refresher:
         server_id: str,
         lease_seconds: float,
         patience: timedelta = timedelta(hours=1),
+        engines: Engines = MappingProxyType({}),
         admit: Callable[[RunRequest, Record], RunRequest] = lambda request, record: request,
         audit: AuditLog | None = None,
     ) -> None:
         """``patience`` limits how long a request waits for a running refresh.
 
-        ``admit`` adds what a run may access, to the request and to what ``audit`` records; raises
-        if its executor may not read its sources.
+        ``engines`` are those that tables may choose. ``admit`` adds what a run may access, to the
+        request and to what ``audit`` records; raises if its executor may not read its sources.
         """
         self._catalog = catalog
         self._ledger = ledger
@@ -102,6 +105,7 @@ class Refresher:
         self._server_id = server_id
         self._lease_seconds = lease_seconds
         self._patience = patience
+        self._engines = engines
         self._admit = admit
         self._audit = audit or AuditLog()
         self._changed = threading.Condition()
@@ -280,6 +284,7 @@ class Refresher:
             request,
             self._catalog,
             self._ledger,
+            self._engines,
             refresh_id=active.run.refresh_id,
             epoch=epoch,
             asked_at=active.run.queued_at,
@@ -318,6 +323,7 @@ class Refresher:
             epoch=order.epoch,
             started_at=self._clock.now(),
             definition_version=order.definition_version,
+            execution_target=order.engine,
         )
         self._ledger.record(active.run)
         log.info("refresh %s of %s begins, epoch %s", order.refresh_id, order.name, order.epoch)
