@@ -25,6 +25,7 @@ CONFIG = """
 [engine]
 jars = ["{driver}"]
 shared_warehouse = true
+executor_timeout = 60
 
 [engine.settings]
 {settings}
@@ -34,6 +35,10 @@ shared_warehouse = true
 "spark.driver.host" = "127.0.0.1"
 
 [engines.second]
+master = "{master}"
+driver_memory = "1g"
+
+[engines.third]
 master = "{master}"
 driver_memory = "1g"
 """
@@ -129,6 +134,7 @@ def test_a_table_stays_in_the_engine_that_it_chose(house: House) -> None:
     assert [(row[0], row[2], row[4], row[5]) for row in house.run("SHOW ENGINES")] == [
         ("", "remote", "UP", 0),
         ("second", "remote", "UP", 1),
+        ("third", "remote", "DOWN", 0),
     ]
     assert house.run("SELECT sum(amount) FROM sums") == [(435,)]
 
@@ -180,6 +186,30 @@ def test_a_killed_executor_is_replaced(house: House) -> None:
     for executor in house.cluster.executors():
         os.kill(executor, signal.SIGKILL)
     assert house.run("SELECT count(*), max(shop) FROM orders") == [(31, 2)]
+
+
+@pytest.mark.thorough(4)
+def test_an_engine_without_executors_says_for_whom_it_waits(house: House) -> None:
+    house.run(
+        "CREATE MATERIALIZED TABLE waiting WITH ('execution.initial-engine' = 'second') "
+        "FRESHNESS = INTERVAL '1' DAY REFRESH_MODE = FULL AS SELECT count(*) AS n FROM orders",
+        "ALTER MATERIALIZED TABLE waiting REFRESH",  # both cores are taken now
+        "ALTER MATERIALIZED TABLE waiting SET ('execution.initial-engine' = 'third')",
+    )
+    with closing(house.server.connect()) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute_async("ALTER MATERIALIZED TABLE waiting REFRESH FULL")
+        wait_until(lambda: ("third", "WAITING") in engine_states(house), "it does not wait")
+        [run] = named_rows(house.server, "SHOW REFRESH HISTORY FOR waiting LIMIT 1")
+        assert (run["state"], run["execution_target"]) == ("RUNNING", "remote/third")
+        assert f"{house.cluster.url} has given the engine third none" in run["strategy_reason_text"]
+        with pytest.raises(tidegate.Error, match="CLUSTER_NO_EXECUTORS"):
+            cursor.wait()
+    assert house.run("SELECT n FROM waiting") == house.run("SELECT count(*) FROM orders")
+    house.run("DROP MATERIALIZED TABLE waiting")
+
+
+def engine_states(house: House) -> list[tuple[object, object]]:
+    return [(row[0], row[4]) for row in house.run("SHOW ENGINES")]
 
 
 def test_an_engine_that_is_not_configured_is_refused(house: House) -> None:

@@ -519,6 +519,14 @@ class Code(Enum):
         "The Spark engine died while it ran this statement.",
         "A new engine is starting; repeat the statement.",
     )
+    CLUSTER_NO_EXECUTORS = ErrorSpec(
+        "53000",
+        "{master} has given {engine} no executor for {seconds} s.",
+        "Other applications may have all cores and memory of the cluster, or no machine has what "
+        "spark.executor.cores and spark.executor.memory ask for: see the cluster's own pages. "
+        "Repeat the statement when there is room, move the table to another engine with ALTER "
+        "MATERIALIZED TABLE ... SET ('execution.engine' = ...), or raise engine.executor_timeout.",
+    )
     SESSION_OBJECTS_LOST = ErrorSpec(
         "55000",
         "The Spark engine was restarted; this session lost {objects}.",

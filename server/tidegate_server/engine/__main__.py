@@ -21,6 +21,7 @@ from tidegate_server.engine.jvm.memory import end_without_memory
 from tidegate_server.engine.jvm.references import freeze_references
 from tidegate_server.engine.jvm.session import (
     Directories,
+    has_executor,
     start_spark,
     umask_of,
     warm_up,
@@ -76,7 +77,10 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
     lifetime.handle_signals()  # again, since PySpark has just installed its own SIGINT handler
     lifetime.watch_jvm(spark)
     end_without_memory(spark)
-    warm_up(spark)
+    if has_executor(spark):
+        warm_up(spark)
+    else:
+        logger.warning("%s has given no executor yet", options.master)
     staging = None
     if options.exchange:
         place = f"{options.exchange}/{claim(directories.data).id}/results"
@@ -93,7 +97,15 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
         pid=os.getpid(),
         jvm_pid=int(spark.sparkContext._gateway.proc.pid),
     )
-    service = Service(spark, results, TableFormats(spark), info, alone=options.alone)
+    service = Service(
+        spark,
+        results,
+        TableFormats(spark),
+        info,
+        alone=options.alone,
+        name=options.name,
+        executor_timeout=options.executor_timeout,
+    )
     socket = Path(options.socket)
     # The gateway has made it, unless this is another account's engine.
     socket.parent.mkdir(exist_ok=True)

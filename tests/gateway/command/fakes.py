@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -314,6 +315,11 @@ class FakeQueue:
         for run in found:
             self.withdraw(run.refresh_id, RunState.CANCELLED, "CANCELED", "")
         return tuple(run.refresh_id for run in found)
+
+    def following(
+        self, operation_id: str, tell: Callable[[str], None]
+    ) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def wait_ended(self, refresh_ids: Collection[str], seconds: float) -> bool:
         return True

@@ -233,7 +233,7 @@ def test_engines_are_listed_with_their_tables(world: World) -> None:
     world.execute(create.format("c"))
     assert world.table("c").execution_target == "kubernetes-application/pods/pod-1"
     assert world.rows("SHOW ENGINES") == [
-        ("", None, "embedded", "local[*]", "UP", 1, 0),
-        ("night", None, "remote", "spark://head:7077", "DOWN", 1, 0),
-        ("pods", "pod-1", "kubernetes-application", head, "DOWN", 1, 0),
+        ("", None, "embedded", "local[*]", "UP", 1, 0, None),
+        ("night", None, "remote", "spark://head:7077", "DOWN", 1, 0, None),
+        ("pods", "pod-1", "kubernetes-application", head, "DOWN", 1, 0, None),
     ]

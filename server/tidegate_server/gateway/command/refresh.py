@@ -91,7 +91,8 @@ def refresh(statement: AlterRefresh, context: Context) -> Result:
     if statement.asynchronous:
         context.services.background.start(f"refresh-{job.first.refresh_id}", job.work)
         return RowsResult(_SCHEMA, [_row(job.first, context)])
-    runs = job.work()
+    with context.services.waves.queue.following(context.operation_id, context.warn):
+        runs = job.work()
     raise_failures(runs)
     return RowsResult(_SCHEMA, [_row(run, context) for run in runs])
 

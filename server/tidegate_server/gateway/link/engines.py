@@ -242,7 +242,7 @@ class Engines:
     ) -> Supervisor:
         """Return the supervisor of an engine beside the gateway's own, whose log has a name."""
         return Supervisor(
-            options,
+            replace(options, name=owner),
             logs=self._data / "logs",
             start_timeout=self._config.engine.start_timeout,
             announce=self._announce,
@@ -269,6 +269,7 @@ def _options(config: Config, settings: Mapping[str, str], java_home: Path) -> En
         iceberg=engine.iceberg,
         group_reads=engine.group_reads,
         jars=engine.jars,
+        executor_timeout=engine.executor_timeout,
         warm_up=engine.warm_up,
         exchange=exchange_directory(engine.master, settings, engine),
         alone=engine.share == "gateway" and not config.engines,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -110,6 +111,7 @@ class Refresher:
         self._audit = audit or AuditLog()
         self._changed = threading.Condition()
         self._active: dict[str, _ActiveRun] = {}
+        self._followers: dict[str, Callable[[str], None]] = {}
         self._stopping = False
 
     def run(self, request: RefreshRequest) -> RefreshRun:
@@ -173,6 +175,20 @@ class Refresher:
     def cancel_table(self, table_id: str) -> tuple[str, ...]:
         """Ask every local run of a table to stop; return their ids."""
         return self._stop(lambda run: run.table_id == table_id)
+
+    @contextmanager
+    def following(self, operation_id: str, tell: Callable[[str], None]) -> Iterator[None]:
+        """Call ``tell`` when a run that the operation has asked for begins to wait, and for what.
+
+        The runs are those of this server.
+        """
+        with self._changed:
+            self._followers[operation_id] = tell
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._followers.pop(operation_id, None)
 
     def wait_ended(self, refresh_ids: Collection[str], seconds: float) -> bool:
         """Wait until none of these runs is active here; False on timeout."""
@@ -330,7 +346,10 @@ class Refresher:
         record = _record(active.run, request)
         try:
             with active.keeper, self._audit.recording(record):
-                answer = self._engine.call(self._admit(request, record))
+                answer = self._engine.call(
+                    self._admit(request, record),
+                    on_progress=lambda progress: self._note_waiting(active, progress.message),
+                )
                 pause_at(Point.BEFORE_STORE)
         except ServerError as failure:
             return self._after_failure(active, order, failure)
@@ -356,6 +375,25 @@ class Refresher:
         active.run = self._close(run, RunState.SUCCEEDED, outcome.plan.reason_code, text)
         pause_at(Point.AFTER_STORE)
         return active.run
+
+    def _note_waiting(self, active: _ActiveRun, message: str) -> None:
+        """Record why a run does not get on, and tell those who follow it."""
+        if message == (active.run.reason_text or ""):
+            return
+        active.run = replace(active.run, reason_text=message or None)
+        try:
+            self._ledger.record(active.run)
+        except Exception:
+            # The engine goes on, so the run must not end here.
+            log.warning("the reason of a wait was not recorded", exc_info=True)
+        if not message:
+            return
+        log.warning("refresh %s of %s: %s", active.run.refresh_id, active.run.table, message)
+        with self._changed:
+            followers = dict(self._followers)
+        for operation_id, tell in followers.items():
+            if _asked_by(active.run.refresh_id, operation_id):
+                tell(f"{active.run.table}: {message}")
 
     def _suspended_sources(self, order: RefreshOrder) -> str:
         """Return a reason suffix for a run that read suspended tables."""
