@@ -17,6 +17,7 @@ from tidegate_server.core.logs import JsonLines, PrivateLogFile
 from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.core.messages.requests import EngineOptions
 from tidegate_server.engine.gate.gate import install_gate
+from tidegate_server.engine.jvm.cluster_size import cluster_size
 from tidegate_server.engine.jvm.memory import end_without_memory
 from tidegate_server.engine.jvm.references import freeze_references
 from tidegate_server.engine.jvm.session import (
@@ -77,6 +78,7 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
     lifetime.handle_signals()  # again, since PySpark has just installed its own SIGINT handler
     lifetime.watch_jvm(spark)
     end_without_memory(spark)
+    size = cluster_size(spark, options.settings)
     if has_executor(spark):
         warm_up(spark)
     else:
@@ -105,6 +107,7 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
         alone=options.alone,
         name=options.name,
         executor_timeout=options.executor_timeout,
+        size=size,
     )
     socket = Path(options.socket)
     # The gateway has made it, unless this is another account's engine.

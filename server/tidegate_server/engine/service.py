@@ -17,6 +17,7 @@ from tidegate_server.core.messages.answers import Answer, EngineInfo
 from tidegate_server.core.messages.requests import Request
 from tidegate_server.engine.gate.gate import pass_own_statements
 from tidegate_server.engine.handlers import HANDLERS, Control, Handlers, Instant, Work
+from tidegate_server.engine.jvm.cluster_size import ClusterSize
 from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.results.store import ResultStore
 from tidegate_server.engine.session.executors import ExecutorWatch
@@ -46,14 +47,16 @@ class Service:
         alone: bool = True,
         name: str = "",
         executor_timeout: float = 300.0,
+        size: ClusterSize | None = None,
     ) -> None:
         """``alone`` says whether no other engine changes the tables.
 
         ``name`` is that of the engine, empty for the gateway's own; ``executor_timeout`` is how
-        many seconds work waits for a first executor of the cluster.
+        many seconds work waits for a first executor of the cluster, ``size`` that of the cluster.
         """
         self.results = results
         self._operations = Operations(spark)
+        self._size = size
         self._executors = ExecutorWatch(
             self._operations.starves,
             master=spark.sparkContext.master,
@@ -171,6 +174,8 @@ class Service:
 
     def _run_work(self, work: Work, request: Request[Any], operation: Operation) -> Answer:
         try:
+            if self._size is not None:
+                self._size.look()
             with self._operations.bind_thread(operation):
                 return work.call(self._handlers, request, operation)
         except Exception as error:
