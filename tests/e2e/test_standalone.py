@@ -103,7 +103,8 @@ def test_a_large_result_arrives_whole_and_in_order(house: House) -> None:
             assert rows[-1] == (expected - 1, str(expected - 1).rjust(100, "x"))
         assert expected == ROWS
     # Twice as many as the cores that spark.cores.max allows
-    assert house.run("SET spark.sql.shuffle.partitions") == [("spark.sql.shuffle.partitions", "2")]
+    listing = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+    assert house.run(f"SET {listing}") == [(listing, "2")]
     results = [*house.warehouse.glob(".tidegate/*/results/*/*")]
     assert results == []
 
