@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -18,6 +18,7 @@ from tidegate_server.core.messages.answers import (
     Answer,
     Done,
     EngineInfo,
+    EngineMemory,
     Executed,
     InsertAnalyzed,
     JobProgress,
@@ -66,6 +67,7 @@ from tidegate_server.gateway.catalog.memory import MemoryCatalog
 from tidegate_server.gateway.command.dispatch import prepare
 from tidegate_server.gateway.context import Context, Services, SessionState
 from tidegate_server.gateway.link.engine_pool import EnginePool, PooledEngine
+from tidegate_server.gateway.link.memory import MemoryState
 from tidegate_server.gateway.link.supervisor import Supervisor
 from tidegate_server.gateway.options import dialect_in
 from tidegate_server.gateway.runs.background import Background
@@ -332,10 +334,18 @@ class FixedClock:
         return NOW
 
 
+_MEMORY = EngineMemory(
+    heap_used=1, heap_limit=2, direct_used=1, direct_limit=2, collecting_ms=0, uptime_ms=1
+)
+
+
 class PoolWithoutEngines(EnginePool):
     """A pool in which no engine is ever started, except for those of ``startable``."""
 
-    def __init__(self, startable: Callable[[str], bool]) -> None:
+    def __init__(
+        self, startable: Callable[[str], bool], waiting: Mapping[str, float] | None = None
+    ) -> None:
+        """``waiting`` are seconds for which work of engines that are up waits for executors."""
         super().__init__(
             _no_supervisor,
             prepare=lambda: None,
@@ -345,6 +355,16 @@ class PoolWithoutEngines(EnginePool):
             announce=lambda text: None,
         )
         self._startable = startable
+        self._waiting = waiting or {}
+
+    def up(self) -> Mapping[str, EngineInfo]:
+        return dict.fromkeys(self._waiting, EngineInfo(spark_version="4", pid=1, jvm_pid=2))
+
+    def memory(self) -> Mapping[str, MemoryState]:
+        return {
+            key: MemoryState(memory=replace(_MEMORY, waiting_seconds=seconds), collecting=0)
+            for key, seconds in self._waiting.items()
+        }
 
     def of(self, key: str) -> PooledEngine:
         return StartedEngine(key, lambda engine: None) if self._startable(key) else super().of(key)
@@ -369,6 +389,8 @@ class World:
     config: Config = field(default_factory=lambda: Config(scheduler={"patience": 0}))  # type: ignore[arg-type]
     startable: set[str] = field(default_factory=set)
     """The keys of engines beside the gateway's own that answer."""
+    waiting: dict[str, float] = field(default_factory=dict)
+    """Seconds for which the work of such engines waits for executors."""
     catalog: MemoryCatalog = field(default_factory=MemoryCatalog)
     ledger: FakeLedger = field(default_factory=FakeLedger)
     scheduler: FakeScheduler = field(default_factory=FakeScheduler)
@@ -466,7 +488,7 @@ class World:
             new_id=self._new_id,
             server_id="server-1",
             target_engines={
-                name: PoolWithoutEngines(lambda key: key in self.startable)
+                name: PoolWithoutEngines(lambda key: key in self.startable, self.waiting)
                 for name in self.config.engines
             },
         )

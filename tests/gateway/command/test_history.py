@@ -216,6 +216,17 @@ def test_lineage_of_columns_says_what_is_passed_through(world: World) -> None:
     ]
 
 
+@pytest.mark.parametrize(("seconds", "status"), [(0.0, "UP"), (20.0, "WAITING")])
+def test_an_engine_that_waits_for_executors_says_so(
+    world: World, seconds: float, status: str
+) -> None:
+    world.config = Config(engines={"night": {"master": "spark://head:7077"}})  # type: ignore[dict-item]
+    world.waiting["night"] = seconds
+    [_, row] = world.rows("SHOW ENGINES")
+    assert (row[0], row[4]) == ("night", status)
+    assert (row[7] is None) == (status == "UP")
+
+
 def test_engines_are_listed_with_their_tables(world: World) -> None:
     head = "k8s://https://head:6443"
     world.config = Config(

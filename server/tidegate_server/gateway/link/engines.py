@@ -21,7 +21,7 @@ from tidegate_server.gateway.link.flight import FlightEngine
 from tidegate_server.gateway.link.memory import MemoryWatch
 from tidegate_server.gateway.link.routing import Home, RoutedEngine
 from tidegate_server.gateway.link.supervisor import Supervisor
-from tidegate_server.gateway.link.targets import ENGINE_KEY, read_target
+from tidegate_server.gateway.link.targets import ENGINE_KEY, LOAD_ENGINE_KEY, read_target
 
 ENGINES = "engines"
 """The directory of the working directories of engines beside the gateway's own."""
@@ -157,13 +157,15 @@ class Engines:
         if self.users is not None:
             return Home(self.users.of(table.executor), user=table.executor)
         target = read_target(chosen or table.execution_target)
+        loads = target != read_target(table.execution_target)
         if not target.engine:
             return None
         pool = self.targets.get(target.engine)
         if pool is None:
             reason = (
                 f"{table.name} needs [engines.{target.engine}], which is not configured; "
-                f"ALTER MATERIALIZED TABLE ... SET ('{ENGINE_KEY}' = ...) chooses another"
+                "ALTER MATERIALIZED TABLE ... SET "
+                f"('{LOAD_ENGINE_KEY if loads else ENGINE_KEY}' = ...) chooses another"
             )
             raise error(Code.ENGINE_UNAVAILABLE, reason=reason)
         return Home(pool.of(target.key))
