@@ -82,6 +82,8 @@ from tidegate_server.gateway.scheduler.base import (
 from tidegate_server.gateway.store.jobs import MemoryJobs
 
 NOW = datetime(2024, 1, 2, 12, tzinfo=UTC)
+NIGHT = {"night": {"master": "spark://head:7077"}}
+"""An engine beside the gateway's own, for the configuration."""
 T1 = Schema(
     (
         Column(name="a", type="bigint", nullable=False),

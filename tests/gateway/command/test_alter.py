@@ -11,7 +11,7 @@ import pytest
 
 from tests.contract.examples import vary
 from tests.gateway.command.fake_storage import Stored
-from tests.gateway.command.fakes import NOW, T1, World, name
+from tests.gateway.command.fakes import NIGHT, NOW, T1, World, name
 from tests.gateway.command.tables import ALTER, BASE, CONT, refusal
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import Code, ServerError, error
@@ -73,7 +73,7 @@ def test_options_that_change_nothing_restart_nothing(world: World) -> None:
 def test_another_engine_continues_where_the_old_one_stopped(world: World) -> None:
     world.config = Config(
         scheduler={"patience": 0},  # type: ignore[arg-type]
-        engines={"night": {"master": "spark://head:7077"}},  # type: ignore[dict-item]
+        engines=NIGHT,  # type: ignore[arg-type]
     )
     world.startable.add("night")
     world.execute(CONT)
@@ -108,7 +108,7 @@ def test_another_engine_continues_where_the_old_one_stopped(world: World) -> Non
 def test_a_table_stays_in_its_engine_if_the_other_one_is_not_there(world: World) -> None:
     world.config = Config(
         scheduler={"patience": 0},  # type: ignore[arg-type]
-        engines={"night": {"master": "spark://head:7077"}},  # type: ignore[dict-item]
+        engines=NIGHT,  # type: ignore[arg-type]
     )
     world.execute(BASE)
     move = f"{ALTER} base SET ('execution.engine' = 'night', 'k' = 'v')"
@@ -124,7 +124,7 @@ def test_a_table_stays_in_its_engine_if_the_other_one_is_not_there(world: World)
 def test_another_engine_for_first_loads_restarts_nothing(world: World) -> None:
     world.config = Config(
         scheduler={"patience": 0},  # type: ignore[arg-type]
-        engines={"night": {"master": "spark://head:7077"}},  # type: ignore[dict-item]
+        engines=NIGHT,  # type: ignore[arg-type]
     )
     world.execute(CONT)
     record_refresh(world, "cont", epoch=2)

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from tests.contract.examples import run, vary
-from tests.gateway.command.fakes import NOW, World, name
+from tests.gateway.command.fakes import NIGHT, NOW, World, name
 from tidegate_server.core.config import Config
 from tidegate_server.core.model.runs import Rejection, RunMetrics, SourceChange, Strategy
 from tidegate_server.core.model.states import RunState
@@ -220,7 +220,7 @@ def test_lineage_of_columns_says_what_is_passed_through(world: World) -> None:
 def test_an_engine_that_waits_for_executors_says_so(
     world: World, seconds: float, status: str
 ) -> None:
-    world.config = Config(engines={"night": {"master": "spark://head:7077"}})  # type: ignore[dict-item]
+    world.config = Config(engines=NIGHT)  # type: ignore[arg-type]
     world.waiting["night"] = seconds
     [_, row] = world.rows("SHOW ENGINES")
     assert (row[0], row[4]) == ("night", status)
