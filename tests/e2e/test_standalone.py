@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 import tidegate
-from tests.support.fixtures.server import Server, run_as, running_server
+from tests.support.fixtures.server import Server, named_rows, run_as, running_server
 from tests.support.full_run import FULL
 from tests.support.metastore import postgres_metastore
 from tests.support.standalone import StandaloneCluster, standalone_cluster
@@ -25,6 +25,7 @@ CONFIG = """
 [engine]
 jars = ["{driver}"]
 shared_warehouse = true
+executor_timeout = 60
 
 [engine.settings]
 {settings}
@@ -34,6 +35,10 @@ shared_warehouse = true
 "spark.driver.host" = "127.0.0.1"
 
 [engines.second]
+master = "{master}"
+driver_memory = "1g"
+
+[engines.third]
 master = "{master}"
 driver_memory = "1g"
 """
@@ -97,6 +102,9 @@ def test_a_large_result_arrives_whole_and_in_order(house: House) -> None:
             expected += len(rows)
             assert rows[-1] == (expected - 1, str(expected - 1).rjust(100, "x"))
         assert expected == ROWS
+    # Twice as many as the cores that spark.cores.max allows
+    listing = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+    assert house.run(f"SET {listing}") == [(listing, "2")]
     results = [*house.warehouse.glob(".tidegate/*/results/*/*")]
     assert results == []
 
@@ -118,6 +126,7 @@ def test_executors_read_the_system_tables(house: House) -> None:
 def test_a_table_stays_in_the_engine_that_it_chose(house: House) -> None:
     house.run(
         "SET 'execution.mode' = 'remote'",
+        "SET 'execution.engine' = 'second'",
         "CREATE MATERIALIZED TABLE sums FRESHNESS = INTERVAL '1' DAY REFRESH_MODE = FULL "
         "AS SELECT shop, sum(amount) AS amount FROM orders GROUP BY shop",
     )
@@ -126,10 +135,16 @@ def test_a_table_stays_in_the_engine_that_it_chose(house: House) -> None:
     assert (info["execution.mode"], info["execution.engine"]) == ("remote", "second")
     second, own = house.second_engine(), house.server.engine_pid
     assert second != own
-    assert [(row[0], row[2], row[4], row[5]) for row in house.run("SHOW ENGINES")] == [
+    listed = [
         ("", "remote", "UP", 0),
         ("second", "remote", "UP", 1),
+        ("third", "remote", "DOWN", 0),
     ]
+    # On a slow machine it may just have been WAITING.
+    wait_until(
+        lambda: [(row[0], row[2], row[4], row[5]) for row in house.run("SHOW ENGINES")] == listed,
+        "they are not listed",
+    )
     assert house.run("SELECT sum(amount) FROM sums") == [(435,)]
 
     os.kill(second, signal.SIGKILL)
@@ -147,6 +162,33 @@ def test_a_table_stays_in_the_engine_that_it_chose(house: House) -> None:
     assert verified[3] is True
 
 
+def test_each_refresh_runs_in_the_engine_that_the_table_has_chosen_for_it(house: House) -> None:
+    def require_rows(number: int) -> None:
+        wait_until(lambda: house.run("SELECT sum(n) FROM moved") == [(number,)], "not refreshed")
+
+    house.run(
+        "CREATE TABLE visits (shop INT, n BIGINT)",
+        "INSERT INTO visits SELECT id % 3, id FROM range(30)",
+        "CREATE MATERIALIZED TABLE moved WITH ('execution.initial-engine' = 'second') "
+        "FRESHNESS = INTERVAL '1' SECOND REFRESH_MODE = CONTINUOUS "
+        "AS SELECT shop, count(*) AS n FROM visits GROUP BY shop",
+    )
+    require_rows(30)
+    for number, change in enumerate(
+        ("SUSPEND", "SET ('execution.engine' = 'second')", "RESET ('execution.engine')"), start=31
+    ):
+        house.run(f"ALTER MATERIALIZED TABLE moved {change}", "INSERT INTO visits VALUES (1, 1)")
+        if change == "SUSPEND":
+            house.run("ALTER MATERIALIZED TABLE moved RESUME")
+        require_rows(number)
+    runs = named_rows(house.server, "SHOW REFRESH HISTORY FOR moved")
+    found = [run["execution_target"] for run in runs if run["action"] not in (None, "NO_DATA")]
+    assert found == ["embedded", "remote/second", "embedded", "remote/second"]
+    [verified] = house.run("VERIFY MATERIALIZED TABLE moved")
+    assert verified[3] is True
+    house.run("DROP MATERIALIZED TABLE moved", "DROP TABLE visits")
+
+
 @pytest.mark.thorough(4)
 def test_a_killed_executor_is_replaced(house: House) -> None:
     house.run("SELECT count(*) FROM orders")
@@ -155,8 +197,36 @@ def test_a_killed_executor_is_replaced(house: House) -> None:
     assert house.run("SELECT count(*), max(shop) FROM orders") == [(31, 2)]
 
 
+@pytest.mark.thorough(4)
+def test_an_engine_without_executors_says_for_whom_it_waits(house: House) -> None:
+    house.run(
+        "CREATE MATERIALIZED TABLE waiting WITH ('execution.initial-engine' = 'second') "
+        "FRESHNESS = INTERVAL '1' DAY REFRESH_MODE = FULL AS SELECT count(*) AS n FROM orders",
+        "ALTER MATERIALIZED TABLE waiting REFRESH",  # both cores are taken now
+        "ALTER MATERIALIZED TABLE waiting SET ('execution.initial-engine' = 'third')",
+    )
+    with closing(house.server.connect()) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute_async("ALTER MATERIALIZED TABLE waiting REFRESH FULL")
+        wait_until(lambda: ("third", "WAITING") in engine_states(house), "it does not wait")
+        [run] = named_rows(house.server, "SHOW REFRESH HISTORY FOR waiting LIMIT 1")
+        assert (run["state"], run["execution_target"]) == ("RUNNING", "remote/third")
+        assert f"{house.cluster.url} has given the engine third none" in run["strategy_reason_text"]
+        with pytest.raises(tidegate.Error, match="CLUSTER_NO_EXECUTORS"):
+            cursor.wait()
+    assert house.run("SELECT n FROM waiting") == house.run("SELECT count(*) FROM orders")
+    house.run("DROP MATERIALIZED TABLE waiting")
+
+
+def engine_states(house: House) -> list[tuple[object, object]]:
+    return [(row[0], row[4]) for row in house.run("SHOW ENGINES")]
+
+
 def test_an_engine_that_is_not_configured_is_refused(house: House) -> None:
     with pytest.raises(tidegate.Error, match="did you mean second?"):
         house.run("SET 'execution.engine' = 'secnd'")
+    create = "CREATE MATERIALIZED TABLE none AS SELECT 1 AS a"
+    with pytest.raises(tidegate.Error) as ambiguous:
+        house.run("SET 'execution.mode' = 'remote'", create)
+    assert "one of second, third" in str(ambiguous.value.hint)
     with pytest.raises(tidegate.Error, match="MT_EXECUTION_MODE"):
         house.run("SET 'execution.mode' = 'yarn-application'")

@@ -248,6 +248,8 @@ class EngineSection(Section):
     settings: dict[str, Secret] = Field(default_factory=dict, repr=False)
     """Further Spark settings of the engine's session."""
     start_timeout: Annotated[float, Field(gt=0)] = 300.0
+    executor_timeout: Annotated[float, Field(gt=0)] = 300.0
+    """Seconds for which work waits for the first executor of a cluster."""
     inline_bytes: Annotated[int, Field(ge=0)] = 1 << 20
     direct_bytes: Annotated[int, Field(ge=1 << 20)] = 32 << 20
     """Results up to this estimated size are collected; larger ones are spooled."""

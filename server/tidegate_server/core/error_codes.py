@@ -497,11 +497,19 @@ class Code(Enum):
     )
     METASTORE_NOT_SHARED = ErrorSpec(
         "55000",
-        "With engine.share = user several engines open the metastore, and the embedded Derby "
-        "database can be opened by one only.",
+        "With engine.share = user or [engines.NAME] several engines open the metastore, and the "
+        "embedded Derby database can be opened by one only.",
         "Set engine.settings.spark.hadoop.hive.metastore.uris to a metastore service, or "
         "engine.settings.spark.hadoop.javax.jdo.option.ConnectionURL to a database server such as "
         "PostgreSQL.",
+    )
+    LOG_STORE_UNSAFE = ErrorSpec(
+        "55000",
+        "Several engines cannot write Delta tables to {warehouse}: two of them could commit the "
+        "same version, and one commit would be lost.",
+        "Set engine.settings.spark.delta.logStore.{scheme}.impl to a log store for several "
+        "drivers, such as io.delta.storage.S3DynamoDBLogStore, and add its jar to engine.jars. Or "
+        "leave out [engines.NAME] and engine.share = user.",
     )
     ENGINE_ACCOUNT = ErrorSpec(
         "28000",
@@ -518,6 +526,14 @@ class Code(Enum):
         "08006",
         "The Spark engine died while it ran this statement.",
         "A new engine is starting; repeat the statement.",
+    )
+    CLUSTER_NO_EXECUTORS = ErrorSpec(
+        "53000",
+        "{master} has given {engine} no executor for {seconds} s.",
+        "Other applications may have all cores and memory of the cluster, or no machine has what "
+        "spark.executor.cores and spark.executor.memory ask for: see the cluster's own pages. "
+        "Repeat the statement when there is room, move the table to another engine with ALTER "
+        "MATERIALIZED TABLE ... SET ('execution.engine' = ...), or raise engine.executor_timeout.",
     )
     SESSION_OBJECTS_LOST = ErrorSpec(
         "55000",

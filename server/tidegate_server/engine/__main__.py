@@ -17,10 +17,12 @@ from tidegate_server.core.logs import JsonLines, PrivateLogFile
 from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.core.messages.requests import EngineOptions
 from tidegate_server.engine.gate.gate import install_gate
+from tidegate_server.engine.jvm.cluster_size import cluster_size
 from tidegate_server.engine.jvm.memory import end_without_memory
 from tidegate_server.engine.jvm.references import freeze_references
 from tidegate_server.engine.jvm.session import (
     Directories,
+    has_executor,
     start_spark,
     umask_of,
     warm_up,
@@ -76,7 +78,11 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
     lifetime.handle_signals()  # again, since PySpark has just installed its own SIGINT handler
     lifetime.watch_jvm(spark)
     end_without_memory(spark)
-    warm_up(spark)
+    size = cluster_size(spark, options.settings)
+    if has_executor(spark):
+        warm_up(spark)
+    else:
+        logger.warning("%s has given no executor yet", options.master)
     staging = None
     if options.exchange:
         place = f"{options.exchange}/{claim(directories.data).id}/results"
@@ -93,7 +99,16 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
         pid=os.getpid(),
         jvm_pid=int(spark.sparkContext._gateway.proc.pid),
     )
-    service = Service(spark, results, TableFormats(spark), info, alone=options.alone)
+    service = Service(
+        spark,
+        results,
+        TableFormats(spark),
+        info,
+        alone=options.alone,
+        name=options.name,
+        executor_timeout=options.executor_timeout,
+        size=size,
+    )
     socket = Path(options.socket)
     # The gateway has made it, unless this is another account's engine.
     socket.parent.mkdir(exist_ok=True)

@@ -192,11 +192,13 @@ class Handlers:
         info: EngineInfo,
         at_work: Callable[[], int],
         *,
+        waiting: Callable[[], float] = lambda: 0.0,
         alone: bool = True,
     ) -> None:
         """``at_work`` returns the number of requests in progress.
 
-        ``alone`` says whether no other engine changes the tables.
+        ``waiting`` returns for how many seconds work has waited for executors. ``alone`` says
+        whether no other engine changes the tables.
         """
         self._spark = spark
         self._formats = formats
@@ -204,6 +206,7 @@ class Handlers:
         self._operations = operations
         self._info = info
         self._at_work = at_work
+        self._waiting = waiting
         self._sessions = Sessions(spark, FileChanges(alone=alone), load_catalog=load_catalog)
         self._metastore = Metastore(spark)
         self._owners = Owners(spark)
@@ -217,11 +220,12 @@ class Handlers:
         return self._info
 
     def inspect_memory(self, request: InspectMemory) -> EngineMemory:
+        waiting = self._waiting()
         if not request.with_use:
-            return self._memory.measure()
+            return replace(self._memory.measure(), waiting_seconds=waiting)
         in_use = self._at_work() + self._results.count() + self._sessions.count_with_temporary()
         in_use += len(self._jobs.progress())
-        return self._memory.measure(in_use)
+        return replace(self._memory.measure(in_use), waiting_seconds=waiting)
 
     # ---- sessions and statements -----------------------------------------------------------
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunning
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -16,8 +17,10 @@ from tidegate_server.core.messages.answers import Answer, EngineInfo
 from tidegate_server.core.messages.requests import Request
 from tidegate_server.engine.gate.gate import pass_own_statements
 from tidegate_server.engine.handlers import HANDLERS, Control, Handlers, Instant, Work
+from tidegate_server.engine.jvm.cluster_size import ClusterSize
 from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.results.store import ResultStore
+from tidegate_server.engine.session.executors import ExecutorWatch
 from tidegate_server.engine.session.operations import Operation, Operations
 from tidegate_server.engine.storage.formats import TableFormats
 
@@ -42,10 +45,24 @@ class Service:
         info: EngineInfo,
         *,
         alone: bool = True,
+        name: str = "",
+        executor_timeout: float = 300.0,
+        size: ClusterSize | None = None,
     ) -> None:
-        """``alone`` says whether no other engine changes the tables."""
+        """``alone`` says whether no other engine changes the tables.
+
+        ``name`` is that of the engine, empty for the gateway's own; ``executor_timeout`` is how
+        many seconds work waits for a first executor of the cluster, ``size`` that of the cluster.
+        """
         self.results = results
         self._operations = Operations(spark)
+        self._size = size
+        self._executors = ExecutorWatch(
+            self._operations.starves,
+            master=spark.sparkContext.master,
+            engine=f"the engine {name}" if name else "the gateway's own engine",
+            timeout=executor_timeout,
+        )
         self._lock = threading.Lock()
         self._at_work = 0
         self._handlers = Handlers(
@@ -55,6 +72,7 @@ class Service:
             self._operations,
             info,
             at_work=lambda: self._at_work,
+            waiting=lambda: self._executors.seconds,
             alone=alone,
         )
         self._spark = spark
@@ -117,6 +135,14 @@ class Service:
 
     def _watch_work(self, work: Work, request: Request[Any]) -> Iterator[Answer]:
         operation = self._operations.begin(work.operation_id(request))
+        try:
+            yield from self._watch_operation(work, request, operation)
+        finally:
+            self._executors.forget(operation.id)
+
+    def _watch_operation(
+        self, work: Work, request: Request[Any], operation: Operation
+    ) -> Iterator[Answer]:
         future = self._work.submit(self._run_work, work, request, operation)
         excess: ServerError | None = None
         while True:
@@ -125,12 +151,12 @@ class Service:
             except StillRunning:
                 if future.done():
                     continue
-                excess = excess or self._stop_beyond_quota(operation)
+                excess = excess or self._stop_beyond_limits(operation)
                 if operation.canceled:
                     self._urgent.submit(self._operations.interrupt, operation).result()
                 progress = self._urgent.submit(self._operations.progress, operation.id).result()
                 if progress is not None:
-                    yield progress
+                    yield replace(progress, message=self._executors.message(operation.id))
                 continue
             except ServerError as error:
                 if excess is not None:
@@ -139,14 +165,17 @@ class Service:
             yield answer
             return
 
-    def _stop_beyond_quota(self, operation: Operation) -> ServerError | None:
-        excess = self.results.quota_error(operation)
+    def _stop_beyond_limits(self, operation: Operation) -> ServerError | None:
+        starved = self._urgent.submit(self._executors.check, operation.id).result()
+        excess = self.results.quota_error(operation) or starved
         if excess is not None:
             self._operations.cancel(operation.id)
         return excess
 
     def _run_work(self, work: Work, request: Request[Any], operation: Operation) -> Answer:
         try:
+            if self._size is not None:
+                self._size.look()
             with self._operations.bind_thread(operation):
                 return work.call(self._handlers, request, operation)
         except Exception as error:

@@ -42,7 +42,7 @@ from tidegate_server.gateway.catalog.sql import SqlCatalog
 from tidegate_server.gateway.command.dispatch import prepare
 from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.information_schema.tables import SystemTables
-from tidegate_server.gateway.link.cluster import check_cluster_storage
+from tidegate_server.gateway.link.cluster import check_cluster_storage, check_log_store
 from tidegate_server.gateway.link.engines import Engines, check_metastore
 from tidegate_server.gateway.link.lock import DataDirectoryLock
 from tidegate_server.gateway.link.memory import CHECK_SECONDS as MEMORY_SECONDS
@@ -118,8 +118,9 @@ class Gateway:
         definitions that are found in the warehouse but not in the store.
 
         :raises ServerError: ALERTS_CONFIGURATION, CLUSTER_STORAGE, INSECURE_ADDRESS,
-            INSECURE_PASSWORDS, LOGIN_CONFIGURATION, MT_EXECUTION_MODE, MT_OPTION_UNKNOWN,
-            MT_OPTION_VALUE, SCHEDULER_CONFIGURATION, SECRET_EXPOSED or TLS_CONFIGURATION.
+            INSECURE_PASSWORDS, LOGIN_CONFIGURATION, LOG_STORE_UNSAFE, METASTORE_NOT_SHARED,
+            MT_EXECUTION_MODE, MT_OPTION_UNKNOWN, MT_OPTION_VALUE, SCHEDULER_CONFIGURATION,
+            SECRET_EXPOSED or TLS_CONFIGURATION.
         """
         check_exposure(config)
         check_server_options(config)
@@ -144,6 +145,8 @@ class Gateway:
         ):
             check_java_options(own)
             check_cluster_storage(master, {**engine.settings, **own}, self.data, engine)
+            if config.engines or engine.share == "user":
+                check_log_store({**engine.settings, **own})
         self.host, self.port = config.server.host, config.server.port
         self.http_port: int | None = None
         """The port of the REST interface while it listens."""
@@ -220,6 +223,7 @@ class Gateway:
             new_id=new_id,
             server_id=server_id,
             lease_seconds=config.scheduler.lease,
+            engines=config.engines,
             admit=lambda request, record: admit_run(request, self._services, record),
             audit=self._audit,
         )

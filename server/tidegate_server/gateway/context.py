@@ -9,6 +9,7 @@ from typing import Final
 from tidegate_server.core.config import Config
 from tidegate_server.core.jobs import JobInsert
 from tidegate_server.core.messages.answers import Progress
+from tidegate_server.core.messages.requests import Ping
 from tidegate_server.core.model.access import Features
 from tidegate_server.core.model.clock import Clock
 from tidegate_server.core.model.external import ExternalObject
@@ -21,6 +22,7 @@ from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.link.engine_pool import EnginePool
 from tidegate_server.gateway.link.memory import MemoryWatch
 from tidegate_server.gateway.link.routing import Home
+from tidegate_server.gateway.link.targets import Target
 from tidegate_server.gateway.observability.metrics import Metrics
 from tidegate_server.gateway.runs.background import Background
 from tidegate_server.gateway.runs.jobs import JobKeeper
@@ -89,6 +91,14 @@ class Services:
         """
         alone = bool(user) and self.user_engines is not None
         self._ensure_catalogs_in(self.engine_of(user), user if alone else "")
+
+    def start_engine(self, target: Target) -> None:
+        """Start the engine that tables can choose, unless it is up.
+
+        :raises ServerError: ENGINE_UNAVAILABLE if it does not start.
+        """
+        if target.engine:
+            self.target_engines[target.engine].of(target.key).call(Ping())
 
     def ensure_catalogs_of(self, home: Home) -> None:
         """Give the engine of a table the catalogs and connections that it may need."""

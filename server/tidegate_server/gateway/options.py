@@ -44,6 +44,7 @@ from tidegate_server.gateway.freshness.staleness import Bound, OnStale, parse_bo
 from tidegate_server.gateway.link.targets import (
     ENGINE_KEY,
     KUBERNETES_KEY,
+    LOAD_ENGINE_KEY,
     MODE_KEY,
     YARN_KEY,
     check_cluster_name,
@@ -164,7 +165,7 @@ def check_session_option(key: str, value: str, config: Config) -> str | None:
     if (option := OPTIONS.get(key)) is not None:
         if Place.SESSION in option.places:
             option.check(key, value)
-            return _check_target_option(key, value, config)
+            return check_target_option(key, value, config)
         if key.startswith((SCHEDULER_OPTIONS, "table.")):
             return SERVERS_OWN
         option.check(key, value)
@@ -220,7 +221,7 @@ def check_server_options(config: Config) -> None:
                 raise misplaced_option_error(key, value, option.places)
             if key != MAX_CONCURRENT_OPTION:
                 option.check(key, value)
-            reason = _check_target_option(key, value, config)
+            reason = check_target_option(key, value, config)
             if reason is not None and key != MODE_KEY:
                 raise invalid_value_error(key, value, reason)
         elif key.lower().startswith("spark."):
@@ -303,11 +304,14 @@ def _similar(key: str, known: Collection[str]) -> list[str]:
     return difflib.get_close_matches(key.lower(), known, n=1, cutoff=_SIMILAR)
 
 
-def _check_target_option(key: str, value: str, config: Config) -> str | None:
-    """Check an option that chooses an engine; return why it has no effect, if it has none."""
+def check_target_option(key: str, value: str, config: Config) -> str | None:
+    """Check an option that chooses an engine; return why it has no effect, if it has none.
+
+    :raises ServerError: MT_EXECUTION_MODE or MT_OPTION_VALUE for an engine that is not configured.
+    """
     master = config.engine.master
     if key == ENGINE_KEY:
-        known_engine(value, config.engines)
+        known_engine(value.strip(), config.engines)
     elif key == MODE_KEY:
         own = check_mode(value, config.engines, master)
         if own and value.strip().lower() == "remote" and master.lower().startswith("local"):
@@ -354,6 +358,7 @@ def _any_text(key: str, value: str) -> None:
 
 _SERVER = frozenset({Place.SERVER})
 _SESSION = frozenset({Place.SERVER, Place.SESSION})
+_TARGET = _SESSION | {Place.ALTER}
 _STORED = frozenset({Place.SESSION, Place.CREATE, Place.ALTER, Place.RESUME})
 _WITH = frozenset({Place.CREATE, Place.ALTER})
 _CREATION = frozenset({Place.SERVER, Place.SESSION, Place.CREATE})
@@ -400,10 +405,11 @@ OPTIONS: Mapping[str, Option] = {
     DESCRIBE_KEY: _option(_one_of("HS2", "FLINK"), _SESSION),
     STRICT_KEY: _option(_BOOLEAN, _DEFINITION),
     FITTING_KEY: _option(_BOOLEAN, _DEFINITION),
-    MODE_KEY: _option(_any_text, _SESSION),
-    ENGINE_KEY: _option(_any_text, _SESSION),
-    KUBERNETES_KEY: _option(check_cluster_name, _SESSION),
-    YARN_KEY: _option(_any_text, _SESSION),
+    MODE_KEY: _option(_any_text, _TARGET),
+    ENGINE_KEY: _option(_any_text, _TARGET),
+    KUBERNETES_KEY: _option(check_cluster_name, _TARGET),
+    YARN_KEY: _option(_any_text, _TARGET),
+    LOAD_ENGINE_KEY: _option(_any_text, _WITH),
     DIALECT_OPTION: _option(_dialect, _SESSION),
     JOB_INTERVAL_OPTION: _option(read_duration, _SESSION),
     JOB_NAME_OPTION: _option(_any_text, _SESSION),

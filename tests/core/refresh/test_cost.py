@@ -18,6 +18,15 @@ def past(seconds: float, strategy: Strategy = Strategy.FULL) -> PastRun:
     return PastRun(strategy=strategy, seconds=seconds, metrics=metrics)
 
 
+def test_more_cores_make_rows_cheaper_but_not_refreshes() -> None:
+    nothing = Work(rows_read=0, rows_written=0)
+    for way in Way:
+        fixed = predict(way, nothing, ())
+        assert predict(way, nothing, (), 20) == fixed
+        rows = predict(way, WORK, ()) - fixed
+        assert predict(way, WORK, (), 20) - fixed == pytest.approx(rows / 10)
+
+
 def test_more_rows_take_longer() -> None:
     for way in Way:
         more = Work(rows_read=2_000_000, rows_written=10_000)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -16,6 +17,8 @@ from tidegate_server.core.messages.answers import (
     Analysis,
     Answer,
     Done,
+    EngineInfo,
+    EngineMemory,
     Executed,
     InsertAnalyzed,
     JobProgress,
@@ -45,6 +48,7 @@ from tidegate_server.core.messages.requests import (
     InspectJobs,
     ListTables,
     OpenSession,
+    Ping,
     Request,
     SetObjectOwner,
     SourceVersions,
@@ -62,7 +66,8 @@ from tidegate_server.gateway.authorization.admission import admit_job
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
 from tidegate_server.gateway.command.dispatch import prepare
 from tidegate_server.gateway.context import Context, Services, SessionState
-from tidegate_server.gateway.link.engine_pool import EnginePool
+from tidegate_server.gateway.link.engine_pool import EnginePool, PooledEngine
+from tidegate_server.gateway.link.memory import MemoryState
 from tidegate_server.gateway.link.supervisor import Supervisor
 from tidegate_server.gateway.options import dialect_in
 from tidegate_server.gateway.runs.background import Background
@@ -77,6 +82,8 @@ from tidegate_server.gateway.scheduler.base import (
 from tidegate_server.gateway.store.jobs import MemoryJobs
 
 NOW = datetime(2024, 1, 2, 12, tzinfo=UTC)
+NIGHT = {"night": {"master": "spark://head:7077"}}
+"""An engine beside the gateway's own, for the configuration."""
 T1 = Schema(
     (
         Column(name="a", type="bigint", nullable=False),
@@ -313,6 +320,11 @@ class FakeQueue:
             self.withdraw(run.refresh_id, RunState.CANCELLED, "CANCELED", "")
         return tuple(run.refresh_id for run in found)
 
+    def following(
+        self, operation_id: str, tell: Callable[[str], None]
+    ) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def wait_ended(self, refresh_ids: Collection[str], seconds: float) -> bool:
         return True
 
@@ -324,16 +336,48 @@ class FixedClock:
         return NOW
 
 
-def _pool_without_engines() -> EnginePool:
-    """Return a pool in which no engine is ever started."""
-    return EnginePool(
-        _no_supervisor,
-        prepare=lambda: None,
-        max_engines=1,
-        idle_timeout=60,
-        limit="engines.NAME.max_engines",
-        announce=lambda text: None,
-    )
+_MEMORY = EngineMemory(
+    heap_used=1, heap_limit=2, direct_used=1, direct_limit=2, collecting_ms=0, uptime_ms=1
+)
+
+
+class PoolWithoutEngines(EnginePool):
+    """A pool in which no engine is ever started, except for those of ``startable``."""
+
+    def __init__(
+        self, startable: Callable[[str], bool], waiting: Mapping[str, float] | None = None
+    ) -> None:
+        """``waiting`` are seconds for which work of engines that are up waits for executors."""
+        super().__init__(
+            _no_supervisor,
+            prepare=lambda: None,
+            max_engines=1,
+            idle_timeout=60,
+            limit="engines.NAME.max_engines",
+            announce=lambda text: None,
+        )
+        self._startable = startable
+        self._waiting = waiting or {}
+
+    def up(self) -> Mapping[str, EngineInfo]:
+        return dict.fromkeys(self._waiting, EngineInfo(spark_version="4", pid=1, jvm_pid=2))
+
+    def memory(self) -> Mapping[str, MemoryState]:
+        return {
+            key: MemoryState(memory=replace(_MEMORY, waiting_seconds=seconds), collecting=0)
+            for key, seconds in self._waiting.items()
+        }
+
+    def of(self, key: str) -> PooledEngine:
+        return StartedEngine(key, lambda engine: None) if self._startable(key) else super().of(key)
+
+
+class StartedEngine(PooledEngine):
+    """An engine that answers whether it is there, and nothing else."""
+
+    def call(self, request: Request, **options: object) -> Answer:  # type: ignore[override]
+        assert isinstance(request, Ping)
+        return EngineInfo(spark_version="4", pid=1, jvm_pid=2)
 
 
 def _no_supervisor(key: str) -> Supervisor:
@@ -345,6 +389,10 @@ class World:
     """A gateway's parts around one session, ready to execute statements."""
 
     config: Config = field(default_factory=lambda: Config(scheduler={"patience": 0}))  # type: ignore[arg-type]
+    startable: set[str] = field(default_factory=set)
+    """The keys of engines beside the gateway's own that answer."""
+    waiting: dict[str, float] = field(default_factory=dict)
+    """Seconds for which the work of such engines waits for executors."""
     catalog: MemoryCatalog = field(default_factory=MemoryCatalog)
     ledger: FakeLedger = field(default_factory=FakeLedger)
     scheduler: FakeScheduler = field(default_factory=FakeScheduler)
@@ -441,7 +489,10 @@ class World:
             clock=FixedClock(),
             new_id=self._new_id,
             server_id="server-1",
-            target_engines={name: _pool_without_engines() for name in self.config.engines},
+            target_engines={
+                name: PoolWithoutEngines(lambda key: key in self.startable, self.waiting)
+                for name in self.config.engines
+            },
         )
 
     def _new_id(self) -> str:

@@ -12,6 +12,7 @@ from tidegate_server.core.model.dialects import DIALECT_OPTION
 from tidegate_server.gateway import options as known
 from tidegate_server.gateway.definition.checks import layered_setting
 from tidegate_server.gateway.link import targets
+from tidegate_server.gateway.link.targets import read_target
 from tidegate_server.gateway.options import OPTIONS, Place, check_server_options
 from tidegate_server.gateway.scheduler.workflows import table_option
 
@@ -50,6 +51,15 @@ def by_target(world: World, key: str) -> str | None:
     return world.table("m").execution_target
 
 
+def by_engine(world: World, key: str) -> str | None:
+    """Read what chooses the engine of new tables, or that of the altered table."""
+    target = read_target(world.table("m").execution_target)
+    named = {**target.info}
+    if target.mode == "yarn-session":
+        named[targets.YARN_KEY] = world.config.engines[target.engine].cluster_id
+    return by_session(world, key) or named.get(key)
+
+
 def by_scheduler(world: World, key: str) -> str | None:
     return str(world.config.scheduler.max_concurrent)
 
@@ -85,8 +95,10 @@ class Row:
     options: str = ""
     wrong: str = "soon"
     """A value that is rejected; empty if any text is accepted."""
-    engines: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    engines: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
     """Engines beside the gateway's own."""
+    altered: str = ""
+    """Further options that it needs in ALTER."""
 
 
 MAINTENANCE = "core/refresh/test_maintenance.py::test_options_are_read_with_their_defaults"
@@ -101,13 +113,14 @@ def server_row(value: str, test: str, wrong: str = "") -> Row:
     return Row(value=value, read=by_session, test=test, wrong=wrong)
 
 
-def target_row(value: str, wrong: str) -> Row:
+def target_row(value: str, wrong: str, *, altered: str = "", **section: object) -> Row:
     return Row(
         value=value,
-        read=by_session,
+        read=by_engine,
         test="gateway/link/test_targets.py::test_settings_choose_an_engine",
         wrong=wrong,
-        engines={"big": {"master": "local[8]"}},
+        engines={"big": {"master": "local[8]", **section}},
+        altered=altered,
     )
 
 
@@ -218,8 +231,27 @@ ROWS: dict[str, Row] = {
         "test_the_execution_mode_of_the_session_stays_with_the_table",
     ),
     targets.ENGINE_KEY: target_row("big", "bigg"),
-    targets.KUBERNETES_KEY: target_row("cluster-1", "Cluster_1"),
-    targets.YARN_KEY: target_row("application_1_1", ""),
+    targets.KUBERNETES_KEY: target_row(
+        "cluster-1",
+        "Cluster_1",
+        altered="'execution.engine' = 'big'",
+        master="k8s://https://head:6443",
+        application=True,
+    ),
+    targets.YARN_KEY: target_row(
+        "application_1_1",
+        "",
+        altered="'execution.mode' = 'yarn-session'",
+        master="yarn",
+        cluster_id="application_1_1",
+    ),
+    targets.LOAD_ENGINE_KEY: Row(
+        value="big",
+        read=by_table,
+        test="gateway/runs/test_engines.py::test_a_first_load_runs_in_the_engine_for_it",
+        wrong="bigg",
+        engines={"big": {"master": "local[8]"}},
+    ),
     DIALECT_OPTION: server_row(
         "flink",
         "gateway/command/test_dialect.py::test_a_statement_is_translated_before_anything_reads_it",
@@ -279,7 +311,8 @@ def write(world: World, key: str, value: str, place: Place, row: Row) -> None:
         world.execute(f"SET {pair}")
     world.execute(statement)
     if place is Place.ALTER:
-        world.execute(f"{ALTER} SET ({pair})")
+        world.startable = {"big", f"big/{value}"}
+        world.execute(f"{ALTER} SET ({', '.join(filter(None, (row.altered, pair)))})")
     if place is Place.RESUME:
         world.execute(f"{ALTER} SUSPEND")
         world.execute(f"{ALTER} RESUME WITH ({pair})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,12 +11,12 @@ import pytest
 
 from tests.contract.examples import vary
 from tests.gateway.command.fake_storage import Stored
-from tests.gateway.command.fakes import NOW, T1, World, name
+from tests.gateway.command.fakes import NIGHT, NOW, T1, World, name
 from tests.gateway.command.tables import ALTER, BASE, CONT, refusal
 from tidegate_server.core.config import Config
-from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import TableInfo
-from tidegate_server.core.messages.requests import EvolveTable, Request
+from tidegate_server.core.messages.requests import EvolveTable, Request, SetTableProperties
 from tidegate_server.core.model.runs import RefreshRun, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.table import RefreshMode
@@ -67,6 +68,77 @@ def test_options_that_change_nothing_restart_nothing(world: World) -> None:
     record_refresh(world, "cont", epoch=2)
     world.execute(f"{ALTER} cont RESET ('unknown')")
     assert world.table("cont").state.checkpoint_floor == 0
+
+
+def test_another_engine_continues_where_the_old_one_stopped(world: World) -> None:
+    world.config = Config(
+        scheduler={"patience": 0},  # type: ignore[arg-type]
+        engines=NIGHT,  # type: ignore[arg-type]
+    )
+    world.startable.add("night")
+    world.execute(CONT)
+    record_refresh(world, "cont", epoch=2)
+    before = world.table("cont")
+    told: list[str] = []
+    call = world.engine.call
+
+    def note(request: Request, **options: Any) -> Any:
+        if isinstance(request, SetTableProperties):
+            told.append(world.table("cont").execution_target)
+        return call(request, **options)
+
+    world.engine.call = note  # type: ignore[method-assign]
+    world.execute(f"{ALTER} cont SET ('execution.engine' = 'night')")
+    after = world.table("cont")
+    assert after == dataclasses.replace(before, execution_target="remote/night")
+    assert [row[5] for row in world.rows("SHOW ENGINES")] == [0, 1]
+    world.execute(f"{ALTER} cont SET ('execution.mode' = 'remote')")  # it is there already
+    world.execute(f"{ALTER} cont RESET ('execution.engine')")
+    assert world.table("cont") == before
+    assert told == ["remote/night", "embedded"]  # the new engine writes the definition
+
+    problem = refusal(world, f"{ALTER} cont SET ('execution.engine' = 'nigth')")
+    assert "did you mean night?" in problem.message
+    world.execute(f"{ALTER} cont SET ('execution.engine' = 'night', 'k' = 'v')")
+    changed = world.table("cont")
+    assert changed.definition.options == {"k": "v"}
+    assert (changed.execution_target, changed.state.checkpoint_floor) == ("remote/night", 2)
+
+
+def test_a_table_stays_in_its_engine_if_the_other_one_is_not_there(world: World) -> None:
+    world.config = Config(
+        scheduler={"patience": 0},  # type: ignore[arg-type]
+        engines=NIGHT,  # type: ignore[arg-type]
+    )
+    world.execute(BASE)
+    move = f"{ALTER} base SET ('execution.engine' = 'night', 'k' = 'v')"
+    assert refusal(world, move).code == Code.ENGINE_UNAVAILABLE.name
+    before = world.table("base")
+    world.startable.add("night")
+    world.engine.failures[SetTableProperties] = error(Code.ENGINE_LOST)
+    with pytest.raises(ServerError, match=Code.ENGINE_LOST.name):
+        world.execute(move)
+    assert world.table("base") == before
+
+
+def test_another_engine_for_first_loads_restarts_nothing(world: World) -> None:
+    world.config = Config(
+        scheduler={"patience": 0},  # type: ignore[arg-type]
+        engines=NIGHT,  # type: ignore[arg-type]
+    )
+    world.execute(CONT)
+    record_refresh(world, "cont", epoch=2)
+    loads = "'execution.initial-engine' = '{}'"
+    world.execute(f"{ALTER} cont SET ({loads.format('Night')})")
+    world.execute(f"{ALTER} cont RESET ('execution.initial-engine')")
+    altered = CONT.replace("CREATE", "CREATE OR ALTER")
+    world.execute(altered.replace(" AS", f" WITH ({loads.format('night')}) AS"))
+    assert world.table("cont").state.checkpoint_floor == 0
+    assert world.definition("cont").options == {"execution.initial-engine": "night"}
+    problem = refusal(world, f"{ALTER} cont SET ({loads.format('nigth')})")
+    assert "did you mean night?" in problem.message
+    world.execute(f"{ALTER} cont SET ({loads.format('night')}, 'k' = 'v')")
+    assert world.table("cont").state.checkpoint_floor == 2
 
 
 def test_incremental_modes_are_scheduled(world: World) -> None:

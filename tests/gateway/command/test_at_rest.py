@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.contract.examples import run as queued
-from tests.gateway.command.fakes import World
+from tests.gateway.command.fakes import NIGHT, World
 from tests.gateway.command.tables import ALTER, BASE, CONT, refusal, wider_query
 from tests.support.waiting import wait_until
 from tidegate_server.core.config import Config
@@ -17,6 +17,7 @@ from tidegate_server.core.model.states import RunState
 WIDER = wider_query(World())
 CHANGES = {
     "options": f"{ALTER} base SET ('k' = 'v')",
+    "engine": f"{ALTER} base SET ('execution.engine' = 'night')",
     "freshness": f"{ALTER} base SET FRESHNESS = INTERVAL '1' DAY",
     "query": f"{ALTER} base AS {WIDER}",
     "column": f"{ALTER} base ADD x AS upper(b)",
@@ -27,7 +28,8 @@ CHANGES = {
 
 
 def world_with(statement: str, patience: float) -> World:
-    world = World(config=Config(scheduler={"patience": patience}))  # type: ignore[arg-type]
+    config = Config(scheduler={"patience": patience}, engines=NIGHT)  # type: ignore[arg-type]
+    world = World(config=config, startable={"night"})
     wider_query(world)
     world.execute(statement)
     return world
@@ -76,6 +78,7 @@ def test_a_suspend_waits_for_nothing() -> None:
     [
         ("DROP MATERIALIZED TABLE cont", True),
         (f"{ALTER} cont SET ('k' = 'v')", True),
+        (f"{ALTER} cont SET ('execution.engine' = 'night')", False),
         (f"{ALTER} cont SET FRESHNESS = INTERVAL '5' MINUTE", False),
     ],
 )

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.gateway.command.fake_storage import Stored
-from tests.gateway.command.fakes import T1, World, name
+from tests.gateway.command.fakes import NIGHT, T1, World, name
 from tests.gateway.command.tables import ALTER, produces, wider_query
+from tidegate_server.core.config import Config
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import (
     CreateTable,
@@ -82,8 +83,8 @@ HOLDING = "CONSTRAINT c EXPECT (a > 0) ON VIOLATION QUARANTINE"
 def world_before() -> World:
     """A world with a table, one with a derived column, one that holds rows out, one that reads, and
     a plain one."""
-    world = World(ids=10)
-    world.config = type(world.config)(options={CONVERSION_KEY: "true"})
+    world = World(ids=10, startable={"night"})
+    world.config = Config(options={CONVERSION_KEY: "true"}, engines=NIGHT)  # type: ignore[arg-type]
     for table in ("m", "v"):
         produces(world, f"SELECT * FROM {table}", *T1, source=table)
     create = "CREATE MATERIALIZED TABLE {} FRESHNESS = INTERVAL '1' DAY AS SELECT * FROM {}"
@@ -128,6 +129,7 @@ STATEMENTS = {
     "take over": f"CREATE OR ALTER MATERIALIZED TABLE plain {DAY} AS SELECT * FROM t1",
     "alter as": f"{ALTER} m AS {WIDER}",
     "set": f"{ALTER} m SET ('k'='v')",
+    "set the engine": f"{ALTER} m SET ('execution.engine' = 'night', 'k' = 'v')",
     "set freshness": f"{ALTER} m SET FRESHNESS = INTERVAL '1' MINUTE",
     "set refresh mode": f"{ALTER} m SET REFRESH_MODE = CONTINUOUS",
     "add a column": f"{ALTER} m ADD x AS upper(b)",

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from tests.contract.examples import run, vary
-from tests.gateway.command.fakes import NOW, World, name
+from tests.gateway.command.fakes import NIGHT, NOW, World, name
 from tidegate_server.core.config import Config
 from tidegate_server.core.model.runs import Rejection, RunMetrics, SourceChange, Strategy
 from tidegate_server.core.model.states import RunState
@@ -24,7 +24,14 @@ COLUMNS = (
     + ["sqlstate", "error_message", "attempt", "sources", "rows_read", "rows_written"]
     + ["rows_inserted", "rows_updated", "rows_deleted", "rows_copied", "bytes", "files"]
     + ["expectations", "spark_job_ids", "executor_ms", "peak_memory", "requested_by"]
-    + ["server_id", "affected_keys", "seconds", "predicted_seconds", "predicted_full_seconds"]
+    + [
+        "server_id",
+        "execution_target",
+        "affected_keys",
+        "seconds",
+        "predicted_seconds",
+        "predicted_full_seconds",
+    ]
 )
 
 
@@ -209,6 +216,17 @@ def test_lineage_of_columns_says_what_is_passed_through(world: World) -> None:
     ]
 
 
+@pytest.mark.parametrize(("seconds", "status"), [(0.0, "UP"), (20.0, "WAITING")])
+def test_an_engine_that_waits_for_executors_says_so(
+    world: World, seconds: float, status: str
+) -> None:
+    world.config = Config(engines=NIGHT)  # type: ignore[arg-type]
+    world.waiting["night"] = seconds
+    [_, row] = world.rows("SHOW ENGINES")
+    assert (row[0], row[4]) == ("night", status)
+    assert (row[7] is None) == (status == "UP")
+
+
 def test_engines_are_listed_with_their_tables(world: World) -> None:
     head = "k8s://https://head:6443"
     world.config = Config(
@@ -226,7 +244,7 @@ def test_engines_are_listed_with_their_tables(world: World) -> None:
     world.execute(create.format("c"))
     assert world.table("c").execution_target == "kubernetes-application/pods/pod-1"
     assert world.rows("SHOW ENGINES") == [
-        ("", None, "embedded", "local[*]", "UP", 1, 0),
-        ("night", None, "remote", "spark://head:7077", "DOWN", 1, 0),
-        ("pods", "pod-1", "kubernetes-application", head, "DOWN", 1, 0),
+        ("", None, "embedded", "local[*]", "UP", 1, 0, None),
+        ("night", None, "remote", "spark://head:7077", "DOWN", 1, 0, None),
+        ("pods", "pod-1", "kubernetes-application", head, "DOWN", 1, 0, None),
     ]

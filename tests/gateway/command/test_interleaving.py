@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.command.fakes import T1, World, name
+from tests.gateway.command.fakes import NIGHT, T1, World, name
 from tests.gateway.command.tables import ALTER, produces
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import Code, ServerError
@@ -33,6 +33,9 @@ PAIRS = [
     (f"{ALTER} idle RESUME WITH ('k'='v')", f"{ALTER} idle SET FRESHNESS = INTERVAL '1' HOUR"),
     (f"{ALTER} idle RESUME CASCADE", f"{ALTER} idle RENAME TO other"),
     (f"{ALTER} m SUSPEND", f"{ALTER} m SET FRESHNESS = INTERVAL '1' HOUR"),
+    (f"{ALTER} m SET ('execution.engine' = 'night')", f"{ALTER} m SET ('x'='y')"),
+    (f"{ALTER} m SET ('execution.engine' = 'night')", f"{ALTER} m SUSPEND"),
+    (f"{ALTER} idle RESUME", f"{ALTER} idle SET ('execution.engine' = 'night')"),
     (f"{ALTER} m SUSPEND CASCADE", f"{ALTER} reader SET FRESHNESS = INTERVAL '1' HOUR"),
     (f"{ALTER} m SET FRESHNESS = INTERVAL '1' HOUR", f"{ALTER} m SUSPEND"),
     (f"{ALTER} m SET FRESHNESS = INTERVAL '1' HOUR", f"{ALTER} m SET ('x'='y')"),
@@ -102,15 +105,21 @@ def error_code(world: World, statement: str) -> str | None:
 @contextmanager
 def open_world(directory: Path, store: str = "sqlite") -> Iterator[World]:
     """Yield a world over a new store, with tables to change."""
-    config = Config(scheduler={"patience": 10})  # type: ignore[arg-type]
+    config = Config(scheduler={"patience": 10}, engines=NIGHT)  # type: ignore[arg-type]
     if store == "memory":
-        yield create_tables(World(config=config))
+        yield create_tables(World(config=config, startable={"night"}))
         return
     database = Database(f"sqlite:///{directory / 'store.db'}")
     database.open()
     catalog, ledger = SqlCatalog(database), SqlLedger(database)
     try:
-        yield create_tables(World(config=config, catalog=catalog, ledger=ledger))  # type: ignore[arg-type]
+        world = World(
+            config=config,
+            startable={"night"},
+            catalog=catalog,  # type: ignore[arg-type]
+            ledger=ledger,  # type: ignore[arg-type]
+        )
+        yield create_tables(world)
     finally:
         database.close()
 

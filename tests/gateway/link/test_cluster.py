@@ -11,7 +11,7 @@ from tidegate_server.core.config import Config
 from tidegate_server.core.config_sections import EngineSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.gateway.app import Gateway
-from tidegate_server.gateway.link.cluster import check_cluster_storage
+from tidegate_server.gateway.link.cluster import check_cluster_storage, check_log_store
 
 DATA = Path("/srv/tidegate")
 SPARK = "spark://head:7077"
@@ -64,3 +64,50 @@ def test_a_gateway_does_not_start_with_what_is_refused(tmp_path: Path) -> None:
         Gateway(config, java_home=tmp_path)
     assert not (tmp_path / "data").exists()
     build(tmp_path / "data", "mute")
+
+
+S3 = {"spark.sql.warehouse.dir": "s3a://bucket/warehouse"}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        S3,
+        {"spark.sql.warehouse.dir": "/warehouse", "spark.hadoop.fs.defaultFS": "s3a://bucket"},
+        {**S3, "spark.delta.logStore.s3.impl": "io.delta.storage.S3DynamoDBLogStore"},
+        {**S3, "spark.delta.logStore.s3a.impl": "io.delta.storage.S3SingleDriverLogStore"},
+    ],
+)
+def test_several_engines_do_not_share_s3_by_the_store_for_one(settings: dict[str, str]) -> None:
+    with pytest.raises(ServerError) as caught:
+        check_log_store(settings)
+    assert caught.value.code == "LOG_STORE_UNSAFE"
+    assert "spark.delta.logStore.s3a.impl" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"spark.sql.warehouse.dir": "hdfs://head:8020/warehouse"},
+        {"spark.sql.warehouse.dir": "abfss://files@account.dfs.core.windows.net/warehouse"},
+        {**S3, "spark.delta.logStore.s3a.impl": "io.delta.storage.S3DynamoDBLogStore"},
+        {**S3, "spark.delta.logStore.class": "com.example.OwnLogStore"},
+    ],
+)
+def test_several_engines_share_other_storage(settings: dict[str, str]) -> None:
+    check_log_store(settings)
+
+
+def test_a_gateway_with_several_engines_on_s3_is_not_built(tmp_path: Path) -> None:
+    url = "spark.hadoop.javax.jdo.option.ConnectionURL"
+    settings = {**S3, url: "jdbc:postgresql://head/hive"}
+    engines = {"night": {"master": SPARK}}
+    Gateway(Config(data=tmp_path, engine=EngineSection(settings=settings)), java_home=tmp_path)
+    several = Config(
+        data=tmp_path,
+        engine=EngineSection(settings=settings),
+        engines=engines,  # type: ignore[arg-type]
+    )
+    with pytest.raises(ServerError, match="LOG_STORE_UNSAFE"):
+        Gateway(several, java_home=tmp_path)

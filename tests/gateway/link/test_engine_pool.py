@@ -206,7 +206,7 @@ def routed(make_engines: MakeEngines) -> Iterator[tuple[RoutedEngine, EnginePool
     """The requests of a gateway whose table 7 is bob's; its own engine is that of nobody."""
     engines, own = make_engines(), make_engines()
 
-    def home_of(table_id: str) -> Home | None:
+    def home_of(table_id: str, target: str) -> Home | None:
         if table_id == "gone":
             raise error(Code.ENGINE_UNAVAILABLE, reason="it is not configured")
         return Home(engines.of("bob"), user="bob") if table_id == "7" else None

@@ -29,6 +29,7 @@ class Clocked:
     direct: int = 0
     generation: int = 1
     ready: bool = True
+    waiting: float = 0.0
     uptime: int = 0
     collecting: int = 0
     asked: list[object] = field(default_factory=list)
@@ -45,6 +46,7 @@ class Clocked:
             direct_limit=100,
             collecting_ms=self.collecting,
             uptime_ms=self.uptime,
+            waiting_seconds=self.waiting,
         )
 
 
@@ -73,6 +75,16 @@ def test_a_healthy_engine_has_no_problem() -> None:
     assert state is not None
     assert state.collecting == pytest.approx(0.05)
     assert (state.problem, watched.said, watched.replaced) == (None, [], [])
+
+
+def test_work_that_waits_for_executors_is_announced_once() -> None:
+    watched = Watched(Clocked(waiting=20))
+    watched.check(20)
+    watched.engine.waiting = 0
+    watched.check(2)
+    assert ["no executor" in text for text in watched.said] == [True, False]
+    assert "waits for executors any more" in watched.said[-1]
+    assert watched.replaced == []
 
 
 def test_an_engine_that_collects_says_so_once_and_is_to_be_replaced() -> None:

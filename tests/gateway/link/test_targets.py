@@ -7,7 +7,14 @@ import pytest
 from tidegate_server.core.config import Config
 from tidegate_server.core.config_sections import EngineTargetSection
 from tidegate_server.core.errors import ServerError
-from tidegate_server.gateway.link.targets import Target, check_mode, choose_target, read_target
+from tidegate_server.gateway.link.targets import (
+    Target,
+    change_target,
+    check_mode,
+    choose_target,
+    read_target,
+    reset_target,
+)
 
 K8S = "k8s://https://head:6443"
 ENGINES = {
@@ -81,6 +88,79 @@ def test_what_cannot_be_chosen_is_rejected(settings: dict[str, str], message: st
     with pytest.raises(ServerError) as caught:
         chosen(**settings)
     assert message in f"{caught.value.message} {caught.value.hint}"
+
+
+def altered(stored: str, **options: str) -> str:
+    """Return the stored form of a table's target after ALTER ... SET."""
+    given = {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
+    current = read_target(stored)
+    return str(change_target(current, given, ENGINES, "local[*]", lambda: "0123456789abcdef"))
+
+
+@pytest.mark.parametrize(
+    ("stored", "options", "changed"),
+    [
+        ("embedded", {"execution_engine": "Big"}, "embedded/big"),
+        ("embedded/big", {"execution_mode": "remote"}, "remote/spark"),
+        ("remote/spark", {"execution_mode": "embedded"}, "embedded"),
+        (
+            "kubernetes-application/own-pods/mine",
+            {"kubernetes_cluster__id": "other"},
+            "kubernetes-application/own-pods/other",
+        ),
+        (
+            "kubernetes-application/own-pods/mine",
+            {"execution_engine": "own-pods"},
+            "kubernetes-application/own-pods/mine",
+        ),
+        (
+            "remote/spark",
+            {"execution_mode": "kubernetes-session", "kubernetes_cluster__id": "cluster-mt-1"},
+            "kubernetes-session/pods",
+        ),
+        (
+            "remote/spark",
+            {"execution_engine": "own-pods"},
+            "kubernetes-application/own-pods/tidegate-01234567",
+        ),
+    ],
+)
+def test_a_table_is_moved(stored: str, options: dict[str, str], changed: str) -> None:
+    assert altered(stored, **options) == changed
+
+
+@pytest.mark.parametrize(
+    ("stored", "options", "message"),
+    [
+        ("embedded", {"kubernetes_cluster__id": "c"}, "has no such cluster"),
+        ("remote/spark", {"yarn_application_id": "application_1"}, "has no such cluster"),
+        (
+            "embedded",
+            {"execution_engine": "more-pods", "kubernetes_cluster__id": "cluster-mt-1"},
+            "the engine kubernetes-session/more-pods has no such cluster",
+        ),
+        (
+            "embedded",
+            {"execution_engine": "queue", "yarn_application_id": "mine"},
+            "has no such cluster",
+        ),
+        ("remote/spark", {"execution_engine": "bigg"}, "did you mean big?"),
+    ],
+)
+def test_a_table_is_not_moved_where_there_is_nothing(
+    stored: str, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ServerError, match="MT_OPTION_VALUE") as caught:
+        altered(stored, **options)
+    assert message in caught.value.message
+
+
+def test_without_its_engine_a_table_is_the_gateways_own() -> None:
+    own = read_target("kubernetes-application/own-pods/mine")
+    assert reset_target(own, ["execution.engine", "kubernetes.cluster-id"]) == Target()
+    assert reset_target(own, ["format", "yarn.application.id"]) == own
+    with pytest.raises(ServerError, match="moves the table"):
+        reset_target(own, ["kubernetes.cluster-id"])
 
 
 def test_without_sections_a_mode_means_the_gateways_own_engine() -> None:

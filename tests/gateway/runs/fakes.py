@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,8 @@ class FakeEngine:
         self.requests: list[Request] = []
         self.work: Callable[[RefreshOrder], RefreshOutcome] = lambda order: OUTCOME
         self.cancel_seen = threading.Event()
+        self.report: Callable[[str], None] = lambda message: None
+        """Reports progress with a message to whoever has asked for the running request."""
 
     generation = 1
     ready = True
@@ -89,6 +92,7 @@ class FakeEngine:
             case Refresh() | PublishHeld():
                 self.requests.append(request)
                 self.orders.append(request.order)
+                self.report = lambda message: _report(message, on_progress)
                 return Refreshed(outcome=self.work(request.order))
             case Cancel(operation_id=operation_id):
                 self.cancels.append(operation_id)
@@ -103,6 +107,14 @@ class FakeEngine:
 
     def read(self, ticket: ChunkTicket) -> Iterator[pa.RecordBatch]:
         raise AssertionError(f"unexpected {ticket}")
+
+
+def _report(message: str, on_progress: Callable[[Progress], None] | None) -> None:
+    if on_progress is not None:
+        none_done = Progress(
+            stages_done=0, stages_total=1, tasks_done=0, tasks_running=0, tasks_total=1
+        )
+        on_progress(replace(none_done, message=message))
 
 
 class FakeScheduler:

@@ -40,6 +40,7 @@ def test_a_refresh_is_ordered_with_all_the_engine_needs(world: World) -> None:
         settings={"spark.sql.shuffle.partitions": "7"},
         options=table().definition.options,
         executor="ana",
+        engine="embedded",
     )
 
 
@@ -60,6 +61,7 @@ def test_the_outcome_is_recorded(world: World) -> None:
         metrics=RunMetrics(rows_written=10),
         started_at=NOON,
         finished_at=NOON,
+        execution_target="embedded",
     )
     assert world.ledger.runs() == (answer,)
 
@@ -74,6 +76,24 @@ def test_history_shows_the_run_while_it_runs(world: World) -> None:
     world.engine.work = record
     world.refresher.run(request())
     assert [(r.state, r.epoch) for r in seen] == [(RunState.RUNNING, 1)]
+
+
+def test_history_and_statement_show_for_what_a_run_waits(world: World) -> None:
+    seen: list[str | None] = []
+    told: list[str] = []
+
+    def wait(order: RefreshOrder) -> RefreshOutcome:
+        for message in ("", "no executor", "no executor", ""):
+            world.engine.report(message)
+            seen.append(world.ledger.runs()[0].reason_text)
+        return OUTCOME
+
+    world.engine.work = wait
+    with world.refresher.following("mine", told.append):
+        world.refresher.run(request(refresh_id="mine.t1"))
+        world.refresher.run(request(refresh_id="yours"))
+    assert seen == [None, "no executor", "no executor", None] * 2
+    assert told == [f"{name('Daily')}: no executor"]
 
 
 def test_the_asker_may_choose_the_id(world: World) -> None:

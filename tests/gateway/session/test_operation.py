@@ -151,6 +151,14 @@ def test_the_page_of_the_first_job_is_named_once() -> None:
     assert lines.index(f"INFO  : Tracking URL = {said[0]}") == 2
 
 
+def test_what_a_statement_waits_for_is_warned_of_once() -> None:
+    operation = running_operation()
+    for message in ("", "no executor", "no executor", "", "no executor"):
+        operation.report(replace(progress(0, 4), message=message))
+    warnings = [line for line in operation.log.read(10)[1] if line.startswith("WARN")]
+    assert warnings == ["WARN  : no executor"] * 2
+
+
 def test_progress_of_stopped_tasks_is_not_told() -> None:
     operation = running_operation()
     operation.report(progress(1, 4))

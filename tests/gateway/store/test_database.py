@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, insert, select, text
 
-from tests.contract.examples import NOON, table
+from tests.contract.examples import NOON, run, table
 from tidegate_server.core.errors import ServerError
 from tidegate_server.gateway.catalog.sql import SqlCatalog
+from tidegate_server.gateway.scheduler.ledger import SqlLedger
 from tidegate_server.gateway.store import migrations
 from tidegate_server.gateway.store.database import Database
 from tidegate_server.gateway.store.maintenance import MaintenanceRuns
@@ -129,6 +130,17 @@ def test_a_store_gets_the_record_of_maintenance(
         connection.execute(text(f"UPDATE schema_version SET version = {before}"))
         migrate(connection)
     assert MaintenanceRuns(database).runs(1) == ()
+
+
+def test_runs_of_earlier_releases_name_no_engine(database: Database) -> None:
+    ledger = SqlLedger(database)
+    with database.begin() as connection:
+        connection.execute(text("ALTER TABLE refresh_runs DROP COLUMN execution_target"))
+        before = migrations.MIGRATIONS.index(migrations.add_execution_target)
+        connection.execute(text(f"UPDATE schema_version SET version = {before}"))
+        migrate(connection)
+    ledger.record(run(execution_target="remote/night"))
+    assert ledger.runs() == (run(execution_target="remote/night"),)
 
 
 def test_a_migration_that_fails_changes_nothing(database: Database) -> None:

@@ -201,6 +201,8 @@ class EngineMemory:
     in_use: int = 0
     """Running requests, unread results and sessions with temporary objects, which the end of the
     engine would interrupt or lose; counted only on request."""
+    waiting_seconds: float = 0.0
+    """For how long work has waited for a first executor of the cluster; 0 if not for long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,6 +92,10 @@ class EngineOptions:
     alone: bool = True
     """Whether no other engine changes the tables."""
     jars: tuple[str, ...] = ()
+    name: str = ""
+    """That of its section in the configuration, or its user; empty for the gateway's own engine."""
+    executor_timeout: float = 300.0
+    """Seconds for which work waits for a first executor of the cluster."""
     warm_up: bool = True
     """Whether to run queries once it is ready, for Java to compile frequent code."""
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -142,6 +142,8 @@ class RefreshRun:
     sqlstate: str | None = None
     error_message: str | None = None
     attempt: int = 1
+    execution_target: str | None = None
+    """The engine that ran it, as tables name theirs; None if none did or it is not recorded."""
 
     @property
     def seconds(self) -> float | None:

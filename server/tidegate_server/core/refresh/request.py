@@ -154,6 +154,8 @@ class RefreshOrder:
     """The user whose privileges it runs with, and its ``current_user()``."""
     admission: Admission | None = None
     """What its query may access; None for everything."""
+    engine: str = ""
+    """The target that runs it, by which the gateway routes it; empty for that of the table."""
 
     @property
     def tables(self) -> tuple[TableName, ...]:

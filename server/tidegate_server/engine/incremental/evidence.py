@@ -25,6 +25,8 @@ from tidegate_server.engine.incremental.changes import Change, source_change
 from tidegate_server.engine.incremental.preconditions import OBSTACLES
 from tidegate_server.engine.incremental.query import Query, estimated_rows
 from tidegate_server.engine.incremental.top_n import TIES, FirstRows
+from tidegate_server.engine.jvm.cluster_size import executor_cores
+from tidegate_server.engine.planning.cost import MEASURED_CORES
 from tidegate_server.engine.planning.planner import Evidence
 from tidegate_server.engine.query.catalyst import Catalyst, descend
 from tidegate_server.engine.query.resolution import Tables
@@ -62,6 +64,8 @@ class Findings:
     rows_in_changed: int
     rows_guessed: int
     rows_in_table: int
+    cores: int = MEASURED_CORES
+    """Those of the cluster."""
 
     @property
     def changed(self) -> frozenset[str]:
@@ -110,6 +114,7 @@ def gather(
             if change.rows is None
         ),
         rows_in_table=_rows_in_table(spark, format.rows(spark, order.name, last.version)),
+        cores=executor_cores(spark) or MEASURED_CORES,
     )
 
 
@@ -165,6 +170,7 @@ def evidence_of(
         rows_in_changed=findings.rows_in_changed,
         rows_guessed=findings.rows_guessed,
         rows_in_table=findings.rows_in_table,
+        cores=findings.cores,
     )
 
 

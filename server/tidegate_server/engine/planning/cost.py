@@ -51,6 +51,9 @@ class Price:
     written: float
 
 
+MEASURED_CORES = 2
+"""The cores of the machine on which the prices were measured."""
+
 # Measured by bench/incremental.py: two cores, local disks, 200,000 to 20,000,000 rows.
 # Each table's history corrects them.
 _PRICES = {
@@ -73,12 +76,13 @@ class Work:
     rows_changed: int = 0
 
 
-def predict(way: Way, work: Work, history: Sequence[PastRun]) -> float:
+def predict(way: Way, work: Work, history: Sequence[PastRun], cores: int = MEASURED_CORES) -> float:
     """Return the predicted seconds.
 
     :param history: the table's last runs, newest first.
+    :param cores: those of the cluster, by which the price of rows is divided.
     """
-    return _list_price(way, work) * _correction(way, history)
+    return _list_price(way, work, cores) * _correction(way, history, cores)
 
 
 def worth_recording(full: Work, history: Sequence[PastRun]) -> bool:
@@ -93,30 +97,33 @@ def worth_recording(full: Work, history: Sequence[PastRun]) -> bool:
     return predict(Way.OVERWRITE, full, history) >= _WORTH_RECORDING * little
 
 
-def _list_price(way: Way, work: Work) -> float:
+def _list_price(way: Way, work: Work, cores: int = MEASURED_CORES) -> float:
     price = _PRICES[way]
-    return (
-        price.fixed
-        + price.read * work.rows_read
+    rows = (
+        price.read * work.rows_read
         + price.changed * work.rows_changed
         + price.written * work.rows_written
     )
+    return price.fixed + rows * MEASURED_CORES / cores
 
 
-def _correction(way: Way, history: Sequence[PastRun]) -> float:
+def _correction(way: Way, history: Sequence[PastRun], cores: int) -> float:
     """Return the median ratio of this table's last runs to the list price.
 
     Runs of all other ways count as one run: a slow machine or a costly query slows every way. A
     single slow run, for example on a JVM that has just started, should not rule out a way
     permanently.
     """
-    own, others = _ratios(history, lambda w: w is way), _ratios(history, lambda w: w is not way)
+    own = _ratios(history, lambda w: w is way, cores)
+    others = _ratios(history, lambda w: w is not way, cores)
     known = [*own, median(others)] if others else own
     low, high = _TRUSTED
     return min(max(median_low(known), low), high) if known else 1.0
 
 
-def _ratios(history: Sequence[PastRun], wanted: Callable[[Way], bool]) -> list[float]:
+def _ratios(
+    history: Sequence[PastRun], wanted: Callable[[Way], bool], cores: int = MEASURED_CORES
+) -> list[float]:
     """Return the newest runs' durations as multiples of the list price."""
     ratios = []
     for run in history:
@@ -127,7 +134,7 @@ def _ratios(history: Sequence[PastRun], wanted: Callable[[Way], bool]) -> list[f
                 rows_written=run.metrics.rows_written or 0,
                 rows_changed=run.rows_changed,
             )
-            ratios.append(run.seconds / _list_price(way, work))
+            ratios.append(run.seconds / _list_price(way, work, cores))
     return ratios[:_LEARNED_FROM]
 
 

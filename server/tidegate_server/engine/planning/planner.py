@@ -23,6 +23,7 @@ from tidegate_server.core.refresh.request import (
 )
 from tidegate_server.engine.planning.cost import (
     HYSTERESIS,
+    MEASURED_CORES,
     Way,
     Work,
     predict,
@@ -63,6 +64,8 @@ class Evidence:
     rows_in_table: int = 0
     affected_keys: int | None = None
     """None before they are number_of."""
+    cores: int = MEASURED_CORES
+    """Those of the cluster."""
 
     @property
     def rows_changed(self) -> int:
@@ -341,9 +344,9 @@ def incremental_work(evidence: Evidence) -> tuple[Way, Work]:
 def _seconds(order: RefreshOrder, evidence: Evidence) -> tuple[float, float]:
     """Return the predicted seconds of the incremental and the full refresh."""
     way, work = incremental_work(evidence)
-    incremental = predict(way, work, order.history)
+    incremental = predict(way, work, order.history, evidence.cores)
     whole = Work(rows_read=evidence.rows_in_sources, rows_written=evidence.rows_in_table)
-    return incremental, predict(Way.OVERWRITE, whole, order.history)
+    return incremental, predict(Way.OVERWRITE, whole, order.history, evidence.cores)
 
 
 def _not_worth(

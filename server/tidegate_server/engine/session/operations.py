@@ -55,6 +55,7 @@ class Operations:
     def __init__(self, spark: SparkSession) -> None:
         self._context: Any = spark.sparkContext._jsc.sc()
         self._java: Any = java(spark)
+        self._local = bool(self._context.isLocal())
         self._ui: str | None = spark.sparkContext.uiWebUrl
         self._lock = threading.Lock()
         self._running: dict[str, Operation] = {}
@@ -123,6 +124,17 @@ class Operations:
             tasks_total=sum(i.numTasks() for i in infos),
             tracking_url=f"{self._ui}/jobs/job/?id={min(jobs)}" if self._ui else "",
         )
+
+    def starves(self, operation_id: str) -> bool:
+        """Return whether Spark runs a job of the operation although there is no executor."""
+        if self._local:
+            return False
+        tracker = self._context.statusTracker()
+        executors = len(tracker.getExecutorInfos()) - 1  # the driver is among them
+        if executors > 0:
+            return False
+        active = set(tracker.getActiveJobIds())
+        return not active.isdisjoint(tracker.getJobIdsForTag(operation_id))
 
     def with_task_metrics(self, metrics: RunMetrics, operation: Operation) -> RunMetrics:
         """Add the time and memory that the tasks of the operation's Spark jobs took.

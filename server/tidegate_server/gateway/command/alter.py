@@ -7,7 +7,12 @@ from dataclasses import replace
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.result import Result, nothing
-from tidegate_server.core.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
+from tidegate_server.core.model.table import (
+    Definition,
+    LogicalRefreshMode,
+    MaterializedTable,
+    RefreshMode,
+)
 from tidegate_server.core.sql.statements import (
     AlterResetOptions,
     AlterSetExecuteAs,
@@ -30,6 +35,7 @@ from tidegate_server.gateway.definition.build import (
 from tidegate_server.gateway.definition.checks import (
     RefreshCadence,
     check_enforced,
+    check_load_engine,
     check_neighbours,
     check_options,
     check_versions,
@@ -40,7 +46,15 @@ from tidegate_server.gateway.definition.columns import check_formatters
 from tidegate_server.gateway.definition.immutable import check_region
 from tidegate_server.gateway.definition.notices import warn
 from tidegate_server.gateway.definition.transaction import apply_definition
-from tidegate_server.gateway.options import Place
+from tidegate_server.gateway.link.targets import (
+    LOAD_ENGINE_KEY,
+    TARGET_KEYS,
+    Target,
+    change_target,
+    read_target,
+    reset_target,
+)
+from tidegate_server.gateway.options import Place, check_target_option
 from tidegate_server.gateway.scheduler.cron import TIMEZONE_OPTION
 
 _RESERVED = "connector"
@@ -130,16 +144,22 @@ def set_immutable(statement: AlterSetImmutable, text: str, context: Context) -> 
 
 
 def set_options(statement: AlterSetOptions, context: Context) -> Result:
-    """Add or replace options; a CONTINUOUS table then starts over.
+    """Add or replace options, after which a CONTINUOUS table starts over; or choose an engine.
 
-    :raises ServerError: MT_OPTION_UNKNOWN, MT_OPTION_VALUE or MT_DATE_FORMATTER_*.
+    :raises ServerError: MT_OPTION_UNKNOWN, MT_OPTION_VALUE, MT_DATE_FORMATTER_* or
+        MT_EXECUTION_MODE.
     """
     table = alterable(statement.name, context)
     definition = table.definition
     warn(check_options(statement.options, Place.ALTER), context)
-    options = {**definition.options, **statement.options}
+    check_load_engine(statement.options, context.services.config.engines)
+    target = {key: value for key, value in statement.options.items() if key in TARGET_KEYS}
+    given = {key: value for key, value in statement.options.items() if key not in TARGET_KEYS}
+    options = {**definition.options, **given}
     check_formatters(options, definition.partition_keys, definition.schema)
     changed = _with_options(table, options, context)
+    if target:
+        changed = replace(changed, execution_target=str(_new_target(table, target, context)))
     check_enforced(changed.name, changed.definition)
     if TIMEZONE_OPTION in statement.options:
         warning = zone_warning(changed, "", context)
@@ -149,7 +169,7 @@ def set_options(statement: AlterSetOptions, context: Context) -> Result:
 
 
 def reset_options(statement: AlterResetOptions, context: Context) -> Result:
-    """Remove options; unknown keys are ignored.
+    """Remove options; unknown keys are ignored. Without its engine, a table is the gateway's own.
 
     :raises ServerError: MT_OPTION_RESERVED for ``connector``, MT_OPTION_VALUE for a date-formatter
         that a lateness needs.
@@ -160,16 +180,48 @@ def reset_options(statement: AlterResetOptions, context: Context) -> Result:
         raise error(Code.MT_OPTION_RESERVED, key=_RESERVED)
     kept = {key: value for key, value in definition.options.items() if key not in statement.keys}
     check_formatters(kept, definition.partition_keys, definition.schema)
-    return restart_with(table, _with_options(table, kept, context), context)
+    target = reset_target(read_target(table.execution_target), statement.keys)
+    changed = replace(_with_options(table, kept, context), execution_target=str(target))
+    return restart_with(table, changed, context)
 
 
 def restart_with(table: MaterializedTable, changed: MaterializedTable, context: Context) -> Result:
-    """Apply a changed definition; a CONTINUOUS table loses its checkpoint."""
+    """Apply a changed definition; a CONTINUOUS table loses its checkpoint.
+
+    Another engine, also for first loads, continues from the last commit.
+    """
     if changed == table:
         return nothing()
-    restarts = table.definition.refresh_mode is RefreshMode.CONTINUOUS
+    continuous = table.definition.refresh_mode is RefreshMode.CONTINUOUS
+    restarts = continuous and not _differ_in_engine(table.definition, changed.definition)
     apply_definition(table, changed, context, restarts=restarts)
     return nothing()
+
+
+def _differ_in_engine(one: Definition, other: Definition) -> bool:
+    """Return whether definitions differ at most in the engine for first loads."""
+    load = other.options.get(LOAD_ENGINE_KEY)
+    kept = {key: value for key, value in one.options.items() if key != LOAD_ENGINE_KEY}
+    if load is not None:
+        kept[LOAD_ENGINE_KEY] = load
+    return replace(one, options=kept) == other
+
+
+def _new_target(table: MaterializedTable, options: Mapping[str, str], context: Context) -> Target:
+    """Start the engine that options choose and return it; warn of options without effect.
+
+    :raises ServerError: MT_EXECUTION_MODE, MT_OPTION_VALUE or ENGINE_UNAVAILABLE.
+    """
+    config = context.services.config
+    reasons = {key: check_target_option(key, value, config) for key, value in options.items()}
+    warn(tuple(f"option {key}: {why}" for key, why in reasons.items() if why), context)
+    current = read_target(table.execution_target)
+    found = change_target(
+        current, options, config.engines, config.engine.master, context.services.new_id
+    )
+    if found != current:
+        context.services.start_engine(found)  # before anything is changed
+    return found
 
 
 def _with_options(

@@ -148,7 +148,7 @@ def _backfill(table: MaterializedTable, source: TableName, context: Context) -> 
         task=Backfill(source=source),
         refresh_id=step_id(context.operation_id, "backfill"),
     )
-    raise_failure(context.services.run_refresh(request))
+    _run(request, context)
 
 
 def _load(table: MaterializedTable, context: Context) -> None:
@@ -162,7 +162,13 @@ def _load(table: MaterializedTable, context: Context) -> None:
         task=Recompute(partitions=first_partitions(table.definition, services.clock.now(), zone)),
         refresh_id=context.operation_id,
     )
-    raise_failure(services.run_refresh(request))
+    _run(request, context)
+
+
+def _run(request: RefreshRequest, context: Context) -> None:
+    services = context.services
+    with services.waves.queue.following(context.operation_id, context.warn):
+        raise_failure(services.run_refresh(request))
 
 
 def _take_back(table: MaterializedTable, context: Context) -> None:

@@ -271,6 +271,7 @@ def _refresh_row(found: Evolution, context: Context) -> tuple[str | None, ...]:
         request,
         services.catalog,
         services.ledger,
+        services.config.engines,
         refresh_id=context.operation_id,
         epoch=0,
         asked_at=services.clock.now(),

@@ -91,7 +91,8 @@ def refresh(statement: AlterRefresh, context: Context) -> Result:
     if statement.asynchronous:
         context.services.background.start(f"refresh-{job.first.refresh_id}", job.work)
         return RowsResult(_SCHEMA, [_row(job.first, context)])
-    runs = job.work()
+    with context.services.waves.queue.following(context.operation_id, context.warn):
+        runs = job.work()
     raise_failures(runs)
     return RowsResult(_SCHEMA, [_row(run, context) for run in runs])
 
@@ -153,6 +154,7 @@ def _plan(step: Step, context: Context) -> RefreshPlan:
         step.request,
         context.services.catalog,
         context.services.ledger,
+        context.services.config.engines,
         refresh_id=context.operation_id,
         epoch=0,
         asked_at=context.services.clock.now(),
@@ -339,7 +341,8 @@ def _policy(statement: AlterRefresh) -> RefreshPolicy | None:
 
 def _row(run: RefreshRun, context: Context) -> tuple[str, str]:
     table = context.services.catalog.by_id(run.table_id)
-    target = Target() if table is None else read_target(table.execution_target)
+    used = run.execution_target or (None if table is None else table.execution_target)
+    target = Target() if used is None else read_target(used)
     info = {
         "table": str(run.table),
         "state": run.state.value,

@@ -31,6 +31,7 @@ from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import history, resolve
 from tidegate_server.gateway.definition.statement import creating
+from tidegate_server.gateway.link.memory import MemoryState
 from tidegate_server.gateway.link.targets import Target, read_target
 from tidegate_server.gateway.runs import lag
 from tidegate_server.gateway.runs.columns import HISTORY, VERSIONS, RunColumn, text_column
@@ -250,12 +251,13 @@ _ENGINES = Schema(
         Column(name="status", type="string"),
         Column(name="tables", type="bigint"),
         Column(name="restarts", type="bigint"),
+        Column(name="message", type="string", nullable=True),
     )
 )
 _OWN = ""
 """The name of the gateway's own engine, which ``execution.engine`` does not choose."""
 
-Row = tuple[str, str | None, str, str, str, int, int]
+Row = tuple[str, str | None, str, str, str, int, int, str | None]
 
 
 def show_engines(context: Context) -> Result:
@@ -274,29 +276,40 @@ def _own_row(tables: Counter[Target], context: Context) -> Row:
     engine = services.engine
     count = sum(number for target, number in tables.items() if not target.engine)
     restarts = engine.generation - 1
-    return (_OWN, None, mode_of(master), master, _status(engine.ready), count, restarts)
+    memory = None if services.memory is None else services.memory.state
+    starting = None if engine.ready else "it is starting"
+    status, message = _status(engine.ready, starting, memory)
+    return (_OWN, None, mode_of(master), master, status, count, restarts, message)
 
 
 def _other_rows(tables: Counter[Target], context: Context) -> Iterator[Row]:
     """Yield a row for each section, or for each application that is up or that a table has."""
     for name, section in sorted(context.services.config.engines.items()):
         pool = context.services.target_engines[name]
-        up = pool.up()
+        up, memory = pool.up(), pool.memory()
         known = {target for target in tables if target.engine == name}
+        known.update(Target(section.mode, *key.split("/", 1)) for key in up)
         if not section.application:
             known.add(Target(section.mode, name))
         for target in sorted(known, key=str):
-            engine = pool.of(target.key)
+            key = target.key
+            engine = pool.of(key)
+            status, message = _status(key in up, engine.starting, memory.get(key))
             yield (
                 name,
                 target.cluster or None,
                 section.mode,
                 section.master,
-                _status(target.key in up),
+                status,
                 tables[target],
                 engine.restarts,
+                message,
             )
 
 
-def _status(up: bool) -> str:
-    return "UP" if up else "DOWN"
+def _status(up: bool, starting: str | None, memory: MemoryState | None) -> tuple[str, str | None]:
+    """Return the status of an engine, and why it does no work."""
+    if not up:
+        return ("DOWN", None) if starting is None else ("STARTING", starting)
+    waits = None if memory is None else memory.starvation
+    return ("UP", None) if waits is None else ("WAITING", waits)

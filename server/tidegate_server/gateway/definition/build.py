@@ -37,6 +37,7 @@ from tidegate_server.gateway.definition.checks import (
     RefreshCadence,
     Setting,
     check_enforced,
+    check_load_engine,
     check_neighbours,
     check_options,
     check_versions,
@@ -100,6 +101,7 @@ def define(
     refuse_storage_name(name)
     check_types(statement.columns, text)
     notices = check_options(statement.options, Place.CREATE)
+    check_load_engine(statement.options, context.services.config.engines)
     requested = statement.refresh_mode
     if requested is None and existing is not None:
         requested = asked_mode(existing.definition.logical_refresh_mode)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tidegate_server.core.config_sections import EngineTargetSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.clauses import OnUpdate
 from tidegate_server.core.model.freshness import (
@@ -26,6 +27,7 @@ from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.core.refresh.waves import Consumers, Find
 from tidegate_server.core.sql.statements import Downstream, RequestedMode
 from tidegate_server.gateway.freshness.downstream import misfits
+from tidegate_server.gateway.link.targets import LOAD_ENGINE_KEY, known_engine
 from tidegate_server.gateway.options import (
     DEFAULT_CONTINUOUS_KEY,
     DEFAULT_FULL_KEY,
@@ -233,6 +235,17 @@ def check_options(options: Mapping[str, str], place: Place) -> tuple[str, ...]:
     for pattern in date_formatters(options).values():
         pattern_grain(pattern)
     return tuple(f"option {key} changes nothing: {why}" for key, why in reasons.items() if why)
+
+
+def check_load_engine(
+    options: Mapping[str, str], engines: Mapping[str, EngineTargetSection]
+) -> None:
+    """Reject an engine for first loads that is not configured.
+
+    :raises ServerError: MT_OPTION_VALUE with the nearest name.
+    """
+    if (name := options.get(LOAD_ENGINE_KEY)) is not None:
+        known_engine(name.strip(), engines, LOAD_ENGINE_KEY)
 
 
 def check_partition_types(keys: Sequence[str], schema: Schema) -> None:

@@ -27,6 +27,7 @@ from tidegate_server.core.sql.render import render_trigger
 from tidegate_server.gateway.definition.columns import shown_type
 from tidegate_server.gateway.definition.start_mode import resumes
 from tidegate_server.gateway.definition.streaming import check_same_stream
+from tidegate_server.gateway.link.targets import LOAD_ENGINE_KEY
 
 _EXACT = (TokenType.STRING, TokenType.IDENTIFIER)
 
@@ -315,7 +316,8 @@ def _parts(before: Definition, wanted: Definition) -> Iterator[Change]:
     for key in sorted({*before.options, *wanted.options}):
         old, new = before.options.get(key), wanted.options.get(key)
         if old != new:
-            yield Change(object=f"OPTION {key}", before=old, after=new, effect=restarting)
+            effect = Effect.NONE if key == LOAD_ENGINE_KEY else restarting
+            yield Change(object=f"OPTION {key}", before=old, after=new, effect=effect)
     for what, one, other, effect in (
         ("FRESHNESS", _freshness(before), _freshness(wanted), Effect.NONE),
         ("REFRESH_TRIGGER", _trigger(before), _trigger(wanted), Effect.NONE),

@@ -41,8 +41,8 @@ def apply_definition(
 ) -> None:
     """Replace a definition; a failure restores the old one and is raised.
 
-    The catalog entry is written last. Until then the old definition applies, and the storage
-    has at most additional NULL columns.
+    The catalog entry is written last, except for the engine. Until then the old definition
+    applies, and the storage has at most additional NULL columns.
 
     :param restarts: cancel the runs of a CONTINUOUS pipeline and drop its checkpoint.
     """
@@ -58,14 +58,31 @@ def apply_definition(
             state = replace(state, checkpoint_floor=_last_epoch(before, context))
         after = replace(after, state=state)
         _change_workflow(before, after, context, undo)
+        moved = _move(before, after.execution_target, context, undo)
         stored = change_storage(before, after, context, undo)
         # Check again: a stalled server may have lost its lease.
-        _require_unchanged(before, context)
+        _require_unchanged(moved, context)
         compensate(undo, lambda: context.services.catalog.replace(before))
         context.services.catalog.replace(stored)
         _follow_status(stored, context)
         undo.pop_all()
     log.info("Altered materialized table %s", after.name)
+
+
+def _move(
+    table: MaterializedTable, target: str, context: Context, undo: ExitStack
+) -> MaterializedTable:
+    """Have a table's work done by another engine; return the table as the catalog now has it.
+
+    From here on, its storage is changed there: the old engine may be gone.
+    """
+    if target == table.execution_target:
+        return table
+    catalog = context.services.catalog
+    moved = replace(table, execution_target=target)
+    compensate(undo, lambda: catalog.replace(table))
+    catalog.replace(moved)
+    return moved
 
 
 def _follow_status(table: MaterializedTable, context: Context) -> None:

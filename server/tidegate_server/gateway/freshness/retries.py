@@ -20,7 +20,13 @@ _LONGEST_PAUSE = timedelta(minutes=5)
 _TRANSIENT_CLASSES = frozenset({"08", "40", "53"})
 """SQLSTATE classes: connection, transaction rollback, insufficient resources."""
 _NO_FAILURES = frozenset(
-    code.name for code in (Code.AUDIT_UNAVAILABLE, Code.ENGINE_UNAVAILABLE, Code.MT_VERSION_HELD)
+    code.name
+    for code in (
+        Code.AUDIT_UNAVAILABLE,
+        Code.CLUSTER_NO_EXECUTORS,
+        Code.ENGINE_UNAVAILABLE,
+        Code.MT_VERSION_HELD,
+    )
 )
 _TRANSIENT_PREFIX = "DELTA_CONCURRENT_"
 

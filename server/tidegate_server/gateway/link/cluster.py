@@ -1,4 +1,4 @@
-"""Checks that the executors of a cluster share the storage of the tables."""
+"""Checks that executors and engines can share the storage of the tables."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ _WAREHOUSE = "spark.sql.warehouse.dir"
 _DEFAULT_FILES = "spark.hadoop.fs.defaultFS"
 _EXCHANGE = ".tidegate"
 """Directory of the warehouse for files that are no tables; no schema or table has such a name."""
+_S3 = ("s3", "s3a", "s3n")
+_LOG_STORE = "spark.delta.logStore.class"
+_ONE_DRIVER = "S3SingleDriverLogStore"
+"""Delta's log store for these schemes, unless another one is set."""
 
 
 def check_cluster_storage(
@@ -32,9 +36,26 @@ def check_cluster_storage(
     if engine.shared_warehouse and _WAREHOUSE in settings:
         return
     warehouse = settings.get(_WAREHOUSE, f"file:{data / 'warehouse'}")
-    scheme = urlsplit(warehouse).scheme or urlsplit(settings.get(_DEFAULT_FILES, "file:")).scheme
-    if scheme in ("", "file"):
+    if _scheme(warehouse, settings) in ("", "file"):
         raise error(Code.CLUSTER_STORAGE, master=master, warehouse=warehouse)
+
+
+def check_log_store(settings: Mapping[str, str]) -> None:
+    """Reject several engines on S3 with Delta's default log store, which is for one driver.
+
+    It writes a commit after checking that there is none of that version; only within one process is
+    that atomic. See Delta's page on storage configuration.
+
+    :param settings: those of an engine beside which there are others.
+    :raises ServerError: LOG_STORE_UNSAFE.
+    """
+    warehouse = settings.get(_WAREHOUSE, "")
+    scheme = _scheme(warehouse, settings)
+    if scheme not in _S3:
+        return
+    given = settings.get(f"spark.delta.logStore.{scheme}.impl") or settings.get(_LOG_STORE, "")
+    if given.strip().rpartition(".")[2] in ("", _ONE_DRIVER):
+        raise error(Code.LOG_STORE_UNSAFE, warehouse=warehouse, scheme=scheme)
 
 
 def exchange_directory(master: str, settings: Mapping[str, str], engine: EngineSection) -> str:
@@ -45,3 +66,7 @@ def exchange_directory(master: str, settings: Mapping[str, str], engine: EngineS
     if master.startswith("local") or engine.shared_data:
         return ""
     return f"{settings[_WAREHOUSE].rstrip('/')}/{_EXCHANGE}"
+
+
+def _scheme(warehouse: str, settings: Mapping[str, str]) -> str:
+    return urlsplit(warehouse).scheme or urlsplit(settings.get(_DEFAULT_FILES, "file:")).scheme

@@ -88,6 +88,14 @@ class PooledEngine:
         return running is not None and running.supervisor.ready
 
     @property
+    def starting(self) -> str | None:
+        """Why its engine is not up although it is wanted; None if it is up or not wanted."""
+        running = self._running
+        if running is None or running.supervisor.ready:
+            return None
+        return running.supervisor.reason
+
+    @property
     def restarts(self) -> int:
         """How many engines of this key died and were replaced."""
         running = self._running

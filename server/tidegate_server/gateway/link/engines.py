@@ -21,7 +21,7 @@ from tidegate_server.gateway.link.flight import FlightEngine
 from tidegate_server.gateway.link.memory import MemoryWatch
 from tidegate_server.gateway.link.routing import Home, RoutedEngine
 from tidegate_server.gateway.link.supervisor import Supervisor
-from tidegate_server.gateway.link.targets import read_target
+from tidegate_server.gateway.link.targets import ENGINE_KEY, LOAD_ENGINE_KEY, read_target
 
 ENGINES = "engines"
 """The directory of the working directories of engines beside the gateway's own."""
@@ -128,7 +128,7 @@ class Engines:
             self.engine = RoutedEngine(
                 self._flight,
                 self.pools,
-                lambda table_id: self._home(table_by_id(table_id)),
+                lambda table_id, target: self._home(table_by_id(table_id), target),
                 before_work=lambda home: self._before(home),
             )
 
@@ -145,8 +145,10 @@ class Engines:
         """All engines beside the gateway's own."""
         return (*([] if self.users is None else [self.users]), *self.targets.values())
 
-    def _home(self, table: MaterializedTable | None) -> Home | None:
+    def _home(self, table: MaterializedTable | None, chosen: str) -> Home | None:
         """Return the engine that writes a table; None for the gateway's own.
+
+        :param chosen: the target for this work; empty for that of the table.
 
         :raises ServerError: ENGINE_UNAVAILABLE if the configuration no longer has it.
         """
@@ -154,12 +156,17 @@ class Engines:
             return None
         if self.users is not None:
             return Home(self.users.of(table.executor), user=table.executor)
-        target = read_target(table.execution_target)
+        target = read_target(chosen or table.execution_target)
+        loads = target != read_target(table.execution_target)
         if not target.engine:
             return None
         pool = self.targets.get(target.engine)
         if pool is None:
-            reason = f"{table.name} needs [engines.{target.engine}], which is not configured"
+            reason = (
+                f"{table.name} needs [engines.{target.engine}], which is not configured; "
+                "ALTER MATERIALIZED TABLE ... SET "
+                f"('{LOAD_ENGINE_KEY if loads else ENGINE_KEY}' = ...) chooses another"
+            )
             raise error(Code.ENGINE_UNAVAILABLE, reason=reason)
         return Home(pool.of(target.key))
 
@@ -237,7 +244,7 @@ class Engines:
     ) -> Supervisor:
         """Return the supervisor of an engine beside the gateway's own, whose log has a name."""
         return Supervisor(
-            options,
+            replace(options, name=owner),
             logs=self._data / "logs",
             start_timeout=self._config.engine.start_timeout,
             announce=self._announce,
@@ -264,6 +271,7 @@ def _options(config: Config, settings: Mapping[str, str], java_home: Path) -> En
         iceberg=engine.iceberg,
         group_reads=engine.group_reads,
         jars=engine.jars,
+        executor_timeout=engine.executor_timeout,
         warm_up=engine.warm_up,
         exchange=exchange_directory(engine.master, settings, engine),
         alone=engine.share == "gateway" and not config.engines,

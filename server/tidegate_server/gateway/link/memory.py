@@ -1,4 +1,7 @@
-"""Watches the engine's memory, and replaces an engine that spends too long collecting garbage."""
+"""Watches the engine's memory, and replaces an engine that spends too long collecting garbage.
+
+It also announces that work waits for executors.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +53,16 @@ class MemoryState:
             )
         return None
 
+    @property
+    def starvation(self) -> str | None:
+        """That work waits for executors, as a sentence; None if it does not."""
+        if not self.memory.waiting_seconds:
+            return None
+        return (
+            f"Work has waited for {self.memory.waiting_seconds:.0f} s, as the cluster has given "
+            "the engine no executor. Other applications may have all of its cores and memory."
+        )
+
 
 class MemoryWatch:
     """Samples the running engine's memory."""
@@ -71,7 +84,7 @@ class MemoryWatch:
         self._samples: deque[EngineMemory] = deque(maxlen=_WINDOW)
         self._generation = 0
         self._collecting = 0
-        self._reported = False
+        self._reported: set[str] = set()
 
     @property
     def state(self) -> MemoryState | None:
@@ -90,7 +103,8 @@ class MemoryWatch:
             return
         self._samples.append(sample)
         state = _state(tuple(self._samples))
-        self._report(state.problem)
+        self._report(state.problem, "The engine has enough memory again.")
+        self._report(state.starvation, "No work of the engine waits for executors any more.")
         full = len(self._samples) == _WINDOW and state.collecting > _MOST_COLLECTING
         self._collecting = self._collecting + 1 if full else 0
         if self._collecting >= _SUSTAINED and state.problem is not None:
@@ -106,13 +120,15 @@ class MemoryWatch:
             return None
         return answer
 
-    def _report(self, problem: str | None) -> None:
-        if problem is not None and not self._reported:
+    def _report(self, problem: str | None, over: str) -> None:
+        """Announce a problem once, and ``over`` when it has gone."""
+        if problem is not None and over not in self._reported:
             logger.warning("%s", problem)
             self._announce(problem)
-        if problem is None and self._reported:
-            self._announce("The engine has enough memory again.")
-        self._reported = problem is not None
+            self._reported.add(over)
+        if problem is None and over in self._reported:
+            self._announce(over)
+            self._reported.remove(over)
 
 
 def _state(samples: tuple[EngineMemory, ...]) -> MemoryState:

@@ -39,20 +39,15 @@ from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.link.engine_pool import EnginePool, PooledEngine
 
 _ID = "tidegate.id"
+_ORDERED = (Refresh, RollBackTable, PublishHeld, BackfillTable, ExplainRefresh, VerifyTable)
+"""Requests with an order for work on a table."""
 
 
 def table_of(request: Request[Any]) -> str | None:
     """Return the id of the table in whose engine a request runs; None for no table."""
+    if isinstance(request, _ORDERED):
+        return request.order.table_id
     match request:
-        case (
-            Refresh()
-            | RollBackTable()
-            | PublishHeld()
-            | BackfillTable()
-            | ExplainRefresh()
-            | VerifyTable()
-        ):
-            return request.order.table_id
         case (
             SetTableProperties()
             | EvolveTable()
@@ -67,6 +62,11 @@ def table_of(request: Request[Any]) -> str | None:
         case CreateTable():
             return request.properties.get(_ID)
     return None
+
+
+def target_of(request: Request[Any]) -> str:
+    """Return the target that a request's order names; empty for that of its table."""
+    return request.order.engine if isinstance(request, _ORDERED) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,14 @@ class RoutedEngine:
         self,
         own: Engine,
         pools: Sequence[EnginePool],
-        home_of: Callable[[str], Home | None],
+        home_of: Callable[[str, str], Home | None],
         *,
         before_work: Callable[[Home], None] = lambda home: None,
     ) -> None:
         """Take what is routed between.
 
-        :param home_of: returns the engine of the table of an id; None for the gateway's own.
+        :param home_of: returns the engine of the table of an id, for work in a target (empty: that
+            of the table); None for the gateway's own.
         :param before_work: called before work on a table in another engine than that.
         """
         self._own = own
@@ -119,7 +120,7 @@ class RoutedEngine:
     def _home(self, request: Request[Any]) -> Home | None:
         table = table_of(request)
         try:
-            return None if table is None else self._home_of(table)
+            return None if table is None else self._home_of(table, target_of(request))
         except ServerError:
             if isinstance(request, DropTable):
                 return None  # a table can be dropped when its engine is no longer configured

@@ -124,6 +124,11 @@ class Supervisor:
         return self._info
 
     @property
+    def reason(self) -> str:
+        """Why no engine is up, while none is."""
+        return self._reason
+
+    @property
     def pid(self) -> int | None:
         """The engine's process id, available as soon as the process is started."""
         process = self._process

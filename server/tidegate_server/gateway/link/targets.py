@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from tidegate_server.core.config_sections import EngineTargetSection, mode_of
@@ -14,6 +14,7 @@ MODE_KEY = "execution.mode"
 ENGINE_KEY = "execution.engine"
 KUBERNETES_KEY = "kubernetes.cluster-id"
 YARN_KEY = "yarn.application.id"
+LOAD_ENGINE_KEY = "execution.initial-engine"
 TARGET_KEYS = (MODE_KEY, ENGINE_KEY, KUBERNETES_KEY, YARN_KEY)
 EMBEDDED = "embedded"
 MODES = (
@@ -104,8 +105,76 @@ def choose_target(
     return Target(section.mode, name, cluster)
 
 
-def known_engine(name: str, engines: Mapping[str, EngineTargetSection]) -> str:
+def change_target(
+    current: Target,
+    options: Mapping[str, str],
+    engines: Mapping[str, EngineTargetSection],
+    master: str,
+    new_id: Callable[[], str],
+) -> Target:
+    """Return the target of a table after ALTER ... SET with some of :data:`TARGET_KEYS`.
+
+    The session's settings do not count. The rest is that of :func:`choose_target`.
+
+    :raises ServerError: MT_EXECUTION_MODE, or MT_OPTION_VALUE, also for a cluster that the engine
+        does not have.
+    """
+    chooses = MODE_KEY in options or ENGINE_KEY in options
+    given = options if chooses else {**current.info, **options}
+    found = choose_target(given.get, engines, master, new_id)
+    for key in options.keys() & {KUBERNETES_KEY, YARN_KEY}:
+        if not _has_cluster(found, key, options[key].strip(), engines):
+            reason = f"the engine {found} has no such cluster"
+            raise error(Code.MT_OPTION_VALUE, key=key, value=repr(options[key]), reason=reason)
+    named = KUBERNETES_KEY in options or YARN_KEY in options
+    if not named and (found.mode, found.engine) == (current.mode, current.engine):
+        return current  # an application keeps its id
+    return found
+
+
+def reset_target(current: Target, keys: Collection[str]) -> Target:
+    """Return the target of a table after ALTER ... RESET.
+
+    :raises ServerError: MT_OPTION_VALUE for the id of an application alone.
+    """
+    if MODE_KEY in keys or ENGINE_KEY in keys:
+        return Target()
+    for key in current.info.keys() & set(keys):
+        reason = f"RESET ('{ENGINE_KEY}') moves the table to the gateway's own engine"
+        raise error(Code.MT_OPTION_VALUE, key=key, value=repr(current.cluster), reason=reason)
+    return current
+
+
+def _has_cluster(
+    target: Target, key: str, value: str, engines: Mapping[str, EngineTargetSection]
+) -> bool:
+    if not target.engine or key != _cluster_key(target.mode):
+        return False
+    if target.mode.endswith("-session"):
+        return value in (target.engine, engines[target.engine].cluster_id)
+    return value == target.cluster
+
+
+def load_target(name: str, engines: Mapping[str, EngineTargetSection], table_id: str) -> Target:
+    """Return the target of a table's first load, in an engine that :data:`LOAD_ENGINE_KEY` names.
+
+    An engine that is no longer configured remains the target: it is not replaced by another.
+    """
+    folded = {each.lower(): each for each in engines}
+    found = folded.get(name.strip().lower())
+    if found is None:
+        return Target(engine=name.strip())
+    section = engines[found]
+    cluster = f"tidegate-{table_id[:8]}-load" if section.application else ""
+    return Target(section.mode, found, cluster)
+
+
+def known_engine(
+    name: str, engines: Mapping[str, EngineTargetSection], key: str = ENGINE_KEY
+) -> str:
     """Return the name of a section as the configuration spells it.
+
+    :param key: the option that names it.
 
     :raises ServerError: MT_OPTION_VALUE if there is none.
     """
@@ -119,7 +188,7 @@ def known_engine(name: str, engines: Mapping[str, EngineTargetSection]) -> str:
         reason = f"the configuration has the engines {', '.join(sorted(engines))}"
     else:
         reason = "the configuration has no sections [engines.NAME]"
-    raise error(Code.MT_OPTION_VALUE, key=ENGINE_KEY, value=repr(name), reason=reason)
+    raise error(Code.MT_OPTION_VALUE, key=key, value=repr(name), reason=reason)
 
 
 def check_mode(mode: str, engines: Mapping[str, EngineTargetSection], master: str) -> bool:

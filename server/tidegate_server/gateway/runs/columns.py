@@ -78,6 +78,7 @@ HISTORY: tuple[RunColumn, ...] = (
     number_column("peak_memory", lambda run: run.metrics.peak_memory),
     text_column("requested_by", lambda run: run.requested_by),
     text_column("server_id", lambda run: run.server_id),
+    text_column("execution_target", lambda run: run.execution_target),
     number_column("affected_keys", lambda run: run.metrics.affected_keys),
     seconds_column("seconds", lambda run: run.seconds),
     seconds_column("predicted_seconds", lambda run: run.metrics.predicted_seconds),

@@ -41,6 +41,7 @@ from tidegate_server.core.refresh.request import (
     Task,
 )
 from tidegate_server.gateway.catalog.base import CatalogReader
+from tidegate_server.gateway.runs.engines import Engines, engine_of
 from tidegate_server.gateway.scheduler.base import Ledger
 
 log = logging.getLogger(__name__)
@@ -193,6 +194,7 @@ def refresh_order(
     asked_at: datetime,
     history: Iterable[RefreshRun] = (),
     has_consumers: bool = False,
+    engine: str = "",
 ) -> RefreshOrder:
     """Return the engine's order for a run of the table, or for EXPLAIN."""
     definition, state = table.definition, table.state
@@ -225,6 +227,7 @@ def refresh_order(
         history=past_runs(history),
         has_consumers=has_consumers,
         executor=table.executor,
+        engine=engine,
     )
 
 
@@ -265,12 +268,13 @@ def informed_order(
     request: RefreshRequest,
     catalog: CatalogReader,
     ledger: Ledger,
+    engines: Engines,
     *,
     refresh_id: str,
     epoch: int,
     asked_at: datetime,
 ) -> RefreshOrder:
-    """Return an order with history and consumers, so that EXPLAIN plans like a run."""
+    """Return an order with history, consumers and engine, so that EXPLAIN plans like a run."""
     return refresh_order(
         table,
         request,
@@ -279,6 +283,7 @@ def informed_order(
         asked_at=asked_at,
         history=ledger.runs(table.id, limit=_PAST_RUNS),
         has_consumers=bool(catalog.consumers(table.storage)),
+        engine=engine_of(table, request, ledger.last_success, engines),
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.faults import Point, pause_at
@@ -23,6 +25,7 @@ from tidegate_server.gateway.audit.log import AuditLog
 from tidegate_server.gateway.audit.record import Event, Record
 from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.link.client import Engine
+from tidegate_server.gateway.runs.engines import Engines
 from tidegate_server.gateway.runs.orders import (
     RunRequest,
     as_committed,
@@ -86,13 +89,14 @@ class Refresher:
         server_id: str,
         lease_seconds: float,
         patience: timedelta = timedelta(hours=1),
+        engines: Engines = MappingProxyType({}),
         admit: Callable[[RunRequest, Record], RunRequest] = lambda request, record: request,
         audit: AuditLog | None = None,
     ) -> None:
         """``patience`` limits how long a request waits for a running refresh.
 
-        ``admit`` adds what a run may access, to the request and to what ``audit`` records; raises
-        if its executor may not read its sources.
+        ``engines`` are those that tables may choose. ``admit`` adds what a run may access, to the
+        request and to what ``audit`` records; raises if its executor may not read its sources.
         """
         self._catalog = catalog
         self._ledger = ledger
@@ -102,10 +106,12 @@ class Refresher:
         self._server_id = server_id
         self._lease_seconds = lease_seconds
         self._patience = patience
+        self._engines = engines
         self._admit = admit
         self._audit = audit or AuditLog()
         self._changed = threading.Condition()
         self._active: dict[str, _ActiveRun] = {}
+        self._followers: dict[str, Callable[[str], None]] = {}
         self._stopping = False
 
     def run(self, request: RefreshRequest) -> RefreshRun:
@@ -169,6 +175,20 @@ class Refresher:
     def cancel_table(self, table_id: str) -> tuple[str, ...]:
         """Ask every local run of a table to stop; return their ids."""
         return self._stop(lambda run: run.table_id == table_id)
+
+    @contextmanager
+    def following(self, operation_id: str, tell: Callable[[str], None]) -> Iterator[None]:
+        """Call ``tell`` when a run that the operation has asked for begins to wait, and for what.
+
+        The runs are those of this server.
+        """
+        with self._changed:
+            self._followers[operation_id] = tell
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._followers.pop(operation_id, None)
 
     def wait_ended(self, refresh_ids: Collection[str], seconds: float) -> bool:
         """Wait until none of these runs is active here; False on timeout."""
@@ -280,6 +300,7 @@ class Refresher:
             request,
             self._catalog,
             self._ledger,
+            self._engines,
             refresh_id=active.run.refresh_id,
             epoch=epoch,
             asked_at=active.run.queued_at,
@@ -318,13 +339,17 @@ class Refresher:
             epoch=order.epoch,
             started_at=self._clock.now(),
             definition_version=order.definition_version,
+            execution_target=order.engine,
         )
         self._ledger.record(active.run)
         log.info("refresh %s of %s begins, epoch %s", order.refresh_id, order.name, order.epoch)
         record = _record(active.run, request)
         try:
             with active.keeper, self._audit.recording(record):
-                answer = self._engine.call(self._admit(request, record))
+                answer = self._engine.call(
+                    self._admit(request, record),
+                    on_progress=lambda progress: self._note_waiting(active, progress.message),
+                )
                 pause_at(Point.BEFORE_STORE)
         except ServerError as failure:
             return self._after_failure(active, order, failure)
@@ -350,6 +375,25 @@ class Refresher:
         active.run = self._close(run, RunState.SUCCEEDED, outcome.plan.reason_code, text)
         pause_at(Point.AFTER_STORE)
         return active.run
+
+    def _note_waiting(self, active: _ActiveRun, message: str) -> None:
+        """Record why a run does not get on, and tell those who follow it."""
+        if message == (active.run.reason_text or ""):
+            return
+        active.run = replace(active.run, reason_text=message or None)
+        try:
+            self._ledger.record(active.run)
+        except Exception:
+            # The engine goes on, so the run must not end here.
+            log.warning("the reason of a wait was not recorded", exc_info=True)
+        if not message:
+            return
+        log.warning("refresh %s of %s: %s", active.run.refresh_id, active.run.table, message)
+        with self._changed:
+            followers = dict(self._followers)
+        for operation_id, tell in followers.items():
+            if _asked_by(active.run.refresh_id, operation_id):
+                tell(f"{active.run.table}: {message}")
 
     def _suspended_sources(self, order: RefreshOrder) -> str:
         """Return a reason suffix for a run that read suspended tables."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from typing import Protocol
@@ -50,6 +51,12 @@ class Queue(Protocol):
 
     def cancel_table(self, table_id: str) -> tuple[str, ...]:
         """Ask every local run of a table to stop; return their ids."""
+        ...
+
+    def following(
+        self, operation_id: str, tell: Callable[[str], None]
+    ) -> AbstractContextManager[None]:
+        """Call ``tell`` when a run that the operation has asked for begins to wait."""
         ...
 
     def wait_ended(self, refresh_ids: Collection[str], seconds: float) -> bool:

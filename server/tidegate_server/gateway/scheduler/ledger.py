@@ -220,6 +220,7 @@ def _row_values(run: RefreshRun) -> Mapping[str, Any]:
         "sqlstate": run.sqlstate,
         "error_message": run.error_message,
         "attempt": run.attempt,
+        "execution_target": run.execution_target,
     }
 
 
@@ -255,4 +256,5 @@ def _to_run(row: Row[Any]) -> RefreshRun:
         sqlstate=row.sqlstate,
         error_message=row.error_message,
         attempt=row.attempt,
+        execution_target=row.execution_target,
     )

@@ -135,6 +135,7 @@ class Operation:
         self._cursor: ResultCursor | None = None
         self._error: ServerError | None = None
         self._progress: Progress | None = None
+        self._message = ""
         self._started_at = self._last_used = clock.now()
         self._ended_at: datetime | None = None
         self._on_end = on_end
@@ -292,6 +293,8 @@ class Operation:
             self._progress = progress
             percent = percent_done(progress)
             first = self._logged_percent < 0
+            waits = progress.message if progress.message != self._message else ""
+            self._message = progress.message
             changed = first or percent >= min(self._logged_percent + LOGGED_STEP, 100)
             changed = changed and percent > self._logged_percent
             self._logged_percent = percent if changed else self._logged_percent
@@ -300,6 +303,8 @@ class Operation:
             self.log.append("INFO  : Launching Job 1 out of 1")
             if progress.tracking_url:
                 self.log.append(f"INFO  : Tracking URL = {progress.tracking_url}")
+        if waits:
+            self.write_log(WARNING + waits)
         if changed:
             self._log_percent(percent)
         self._notify()

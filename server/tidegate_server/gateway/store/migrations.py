@@ -243,6 +243,11 @@ def add_jobs(connection: Connection) -> None:
     jobs.create(connection, checkfirst=True)
 
 
+def add_execution_target(connection: Connection) -> None:
+    """Add the column of the engine to runs; that of earlier runs is not known."""
+    add_columns(connection, refresh_runs, ("execution_target",))
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     create_tables,
     add_definition_columns,
@@ -264,6 +269,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     add_external_objects,
     allow_catalogs,
     add_jobs,
+    add_execution_target,
 )
 
 

@@ -263,6 +263,7 @@ refresh_runs = Table(
     Column("sqlstate", _WORD),
     Column("error_message", Text),
     Column("attempt", Integer, nullable=False),
+    Column("execution_target", _NAME),
     Index("ix_runs_table", "table_id", "sequence"),
     Index("ix_runs_state", "state"),
 )

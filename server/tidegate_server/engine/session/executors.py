@@ -1,0 +1,77 @@
+"""Notices work that waits because the cluster gives the engine no executor."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from tidegate_server.core.errors import Code, ServerError, error
+
+NOTICE_SECONDS = 15.0
+"""How long work may wait before it is mentioned; executors take some seconds to start."""
+
+
+class ExecutorWatch:
+    """Measures for how long each operation has waited for a first executor."""
+
+    def __init__(
+        self,
+        starves: Callable[[str], bool],
+        *,
+        master: str,
+        engine: str,
+        timeout: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``starves`` returns whether an operation has a Spark job although there is no executor.
+
+        ``engine`` is how messages name the engine; ``timeout`` is in seconds.
+        """
+        self._starves = starves
+        self._master = master
+        self._engine = engine
+        self._timeout = timeout
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._since: dict[str, float] = {}
+
+    def check(self, operation_id: str) -> ServerError | None:
+        """Look whether an operation waits; return the error if it has done so for too long."""
+        if not self._starves(operation_id):
+            self.forget(operation_id)
+            return None
+        with self._lock:
+            waited = self._clock() - self._since.setdefault(operation_id, self._clock())
+        if waited < self._timeout:
+            return None
+        return error(
+            Code.CLUSTER_NO_EXECUTORS,
+            master=self._master,
+            engine=self._engine,
+            seconds=f"{waited:.0f}",
+        )
+
+    def message(self, operation_id: str) -> str:
+        """Return for whom an operation waits; empty if it does not, or not for long."""
+        with self._lock:
+            since = self._since.get(operation_id)
+        if since is None or self._clock() - since < NOTICE_SECONDS:
+            return ""
+        return (
+            f"Waiting for executors: {self._master} has given {self._engine} none. "
+            "Other applications may have all of its cores and memory"
+        )
+
+    def forget(self, operation_id: str) -> None:
+        """Forget an operation that has ended, or has got executors."""
+        with self._lock:
+            self._since.pop(operation_id, None)
+
+    @property
+    def seconds(self) -> float:
+        """How long the operation that waits longest has done so; 0 if not for long."""
+        with self._lock:
+            first = min(self._since.values(), default=None)
+        waited = 0.0 if first is None else self._clock() - first
+        return waited if waited >= NOTICE_SECONDS else 0.0
