@@ -97,6 +97,7 @@ def test_a_database_equals_a_table_though_the_engine_dies(
         "CREATE TABLE log (who STRING, kind STRING, version BIGINT)",
         "CREATE TABLE added (who STRING)",
         "CREATE TABLE shown (who STRING) WITH ('connector' = 'print')",
+        "CREATE TABLE made (who STRING) WITH ('connector' = 'datagen')",
         EVERY_SECOND,
         "BEGIN STATEMENT SET",
         "INSERT INTO sunk SELECT who, total FROM STREAM totals WHERE total > 10",
@@ -122,6 +123,7 @@ def test_a_database_equals_a_table_though_the_engine_dies(
     for statement, words in (
         ("INSERT INTO sunk (total) SELECT total FROM STREAM totals", "by its key (who)"),
         ("INSERT INTO log SELECT *, _change_type, 1L FROM STREAM totals", "cannot be in one query"),
+        ("INSERT INTO made SELECT who FROM STREAM totals", "Its rows are generated"),
         ("INSERT INTO added SELECT max(who) FROM STREAM totals", "an aggregate"),
         ("SELECT * FROM STREAM totals", "STREAM totals in this statement"),
         (f"CREATE MATERIALIZED TABLE m {DAILY} AS SELECT * FROM STREAM totals", "leave out STREAM"),

@@ -182,7 +182,8 @@ def _changes(table: ConnectorTable, given: Mapping[str, Any]) -> str:
         deleted=events.deleted,
         sequence=_SEQUENCE,
     )
-    return marked(query, "kafka", Unwritable(reason="its records are changes by key"))
+    reason = "its records are changes by key, which the connector upsert-kafka writes"
+    return marked(query, "kafka", Unwritable(reason=reason))
 
 
 def _records(table: ConnectorTable, given: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from tidegate_server.core.connectors.change_targets import (
     key_places,
     taking_of,
 )
+from tidegate_server.core.connectors.tables import connector_of, refused_insert
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import InsertAnalyzed
 from tidegate_server.core.messages.requests import AnalyzeInsert
@@ -23,7 +24,11 @@ from tidegate_server.core.model.names import (
 from tidegate_server.core.sql.streams import Stream, find_stream
 from tidegate_server.engine.definition.analyze import analyze_stream
 from tidegate_server.engine.gate.gate import names_of_parsed
-from tidegate_server.engine.query.connector_views import endless_stream, expand_endless
+from tidegate_server.engine.query.connector_views import (
+    endless_stream,
+    expand_endless,
+    view_text,
+)
 from tidegate_server.engine.query.job_targets import JobTarget, find_target
 from tidegate_server.engine.query.references import parse_query, parse_statement
 from tidegate_server.engine.query.resolution import current_place
@@ -88,6 +93,7 @@ def analyze_insert(child: Child, request: AnalyzeInsert, format: TableFormat) ->
             for column in analysis.schema
         )
         columns = listed if request.columns else ""
+        _check_connector(child.spark, request.target)
         # In the user's words, so that an error has its place and names.
         written = parse_statement(child.spark, f"{request.head}SELECT {values}")
         analyze_only(child.spark, written)
@@ -115,6 +121,14 @@ def _stream_of(spark: SparkSession, text: str) -> tuple[Stream, str]:
     if stream is None:  # its table was dropped meanwhile
         raise error(Code.MT_STREAM_UNUSABLE, reason="it reads no stream any more")
     return stream, ingested
+
+
+def _check_connector(spark: SparkSession, target: tuple[str, ...]) -> None:
+    """Reject a connector's table that is only read; raises NOT_SUPPORTED."""
+    found = view_text(spark, target)
+    if found is not None and (reason := refused_insert(*found)) is not None:
+        what = f"INSERT on the table {'.'.join(target)} of the connector {connector_of(*found)}"
+        raise error(Code.NOT_SUPPORTED, what=what, hint=f"{reason[0].upper()}{reason[1:]}.")
 
 
 def _check_changes(
