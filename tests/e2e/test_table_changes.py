@@ -31,11 +31,16 @@ SETUP = (
 REFRESH = "ALTER MATERIALIZED TABLE totals REFRESH"
 """Rows of the target are those of the table with more than 10."""
 STEPS = (
-    ("INSERT INTO orders VALUES (5, 'dan', 30), (6, 'cyd', 30)", REFRESH),
-    ("DELETE FROM orders WHERE who = 'bob'", "UPDATE orders SET who = 'eve' WHERE id = 5", REFRESH),
     (
-        "INSERT INTO orders VALUES (7, 'bob', 11)",
+        "INSERT INTO orders VALUES (5, 'dan', 30), (6, 'cyd', 30)",
+        "DELETE FROM orders WHERE id = 3",
+        "UPDATE orders SET amount = 16 WHERE id = 2",
         REFRESH,
+    ),
+    (
+        "UPDATE orders SET who = 'eve' WHERE id = 5",
+        REFRESH,
+        "INSERT INTO orders VALUES (7, 'bob', 11)",
         "DELETE FROM orders WHERE id = 2",
         REFRESH,
     ),
@@ -56,11 +61,11 @@ def follow(server: Server, target: Callable[[], Rows]) -> None:
             raise
 
     def settle(what: str) -> None:
-        wait_until(equal, f"{what}: the target is another: {target()}\n{server.logs()}", 120)
+        wait_until(equal, f"{what}: the target is another")
 
     settle("at first")
     for number, statements in enumerate(STEPS):
-        if number == 2:  # the next changes come while no job runs
+        if number == 1:  # the next changes come while no job runs
             engine = server.wait_for_engine()
             for pid in (engine["pid"], engine["jvm_pid"]):
                 os.kill(pid, signal.SIGKILL)
@@ -123,7 +128,7 @@ def test_a_database_equals_a_table_though_the_engine_dies(
     for statement, words in (
         ("INSERT INTO sunk (total) SELECT total FROM STREAM totals", "by its key (who)"),
         ("INSERT INTO log SELECT *, _change_type, 1L FROM STREAM totals", "cannot be in one query"),
-        ("INSERT INTO made SELECT who FROM STREAM totals", "Its rows are generated"),
+        ("INSERT INTO made SELECT who FROM STREAM totals", "of the connector datagen"),
         ("INSERT INTO added SELECT max(who) FROM STREAM totals", "an aggregate"),
         ("SELECT * FROM STREAM totals", "STREAM totals in this statement"),
         (f"CREATE MATERIALIZED TABLE m {DAILY} AS SELECT * FROM STREAM totals", "leave out STREAM"),
