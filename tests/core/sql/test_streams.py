@@ -103,6 +103,10 @@ def test_other_queries_read_no_stream(text: str) -> None:
         ),
         ("FROM STREAM t WITH ('ignoreDeletes' = true)", "MT_STREAM_UNUSABLE", 21, "there is"),
         ("FROM STREAM t WITH ('startingVersion' = 'first')", "MT_STREAM_UNUSABLE", 41, "'latest'"),
+        (
+            "FROM STREAM t WITH ('startingVersion' = 1, 'startingVersion' = 2)",
+            *("MT_STREAM_UNUSABLE", 44, "appears twice"),
+        ),
         ("FROM STREAM t WITH ()", "PARSE_SYNTAX", 21, "an option"),
         ("FROM STREAM(t WHERE", "PARSE_SYNTAX", 15, "or )"),
     ],

@@ -243,6 +243,8 @@ def _changes(at: Cursor, start: int) -> Stream:
             key = at.string("an option in quotes")
             at.expect("=")
             place = at.offset
+            if options:
+                raise _invalid(f"{key} appears twice", at.text, here)
             options[START] = _value(at).lower()
             if key.lower() != START.lower():
                 near = difflib.get_close_matches(key, (START,), n=1, cutoff=0.4)
