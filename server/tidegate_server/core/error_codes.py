@@ -649,6 +649,9 @@ class Code(Enum):
         "The job cannot write into {table}: the table was dropped or replaced.",
         "STOP JOB ends the job. Submit its INSERT again to write into the new table.",
     )
+    JOB_CHANGES_UNWRITABLE = ErrorSpec(
+        "0A000", "The changes of {source} cannot be written into {target}: {reason}.", "{hint}"
+    )
     JOB_ENDED = ErrorSpec("58000", "A stream of the job ended without an error.", "")
     STATEMENT_SET = ErrorSpec("25000", "{reason}.", "{hint}")
     INVALID_CONNECTION = ErrorSpec("22023", "The connection {name} is invalid: {reason}.", "{hint}")

@@ -39,6 +39,8 @@ class JobInsert:
     """The query over a stream, which does not depend on a session."""
     probe: str
     """An INSERT of one row of NULLs into the target, used to check the privilege to write."""
+    source_id: str = ""
+    """The id of the table whose changes the query reads; empty for another stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

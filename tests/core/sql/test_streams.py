@@ -12,9 +12,12 @@ from tidegate_server.core.sql.streams import (
     VIEW,
     Stream,
     find_stream,
+    reject_changes,
     reject_readers,
     reject_streams,
 )
+
+LATEST = {"startingVersion": "latest"}
 
 
 def find(text: str) -> Stream:
@@ -52,7 +55,10 @@ def test_a_stream_of_kafka_is_the_same_whatever_its_brokers() -> None:
         "SELECT stream FROM stream",
         "SELECT 'STREAM read_files(' -- STREAM rate()",
         "SELECT rate(a) FROM `STREAM`",
-        "SELECT * FROM STREAM t",
+        "SELECT a.stream b FROM stream AS s",
+        "SELECT * FROM stream WHERE a",
+        "SELECT * FROM stream LEFT JOIN b ON true",
+        "SELECT stream t FROM a",
     ],
 )
 def test_other_queries_read_no_stream(text: str) -> None:
@@ -90,6 +96,19 @@ def test_other_queries_read_no_stream(text: str) -> None:
         ("FROM STREAM rate(a => b)", "PARSE_SYNTAX", 23, "a literal"),
         ("FROM STREAM rate(a 1)", "PARSE_SYNTAX", 20, "=>"),
         ("FROM STREAM rate(", "PARSE_SYNTAX", 18, "a parameter"),
+        ("FROM STREAM a JOIN STREAM b", "MT_STREAM_UNUSABLE", 20, "one stream"),
+        (
+            "FROM STREAM t WITH ('startVersion' = 3)",
+            *("MT_STREAM_UNUSABLE", 21, "no option startVersion; did you mean startingVersion"),
+        ),
+        ("FROM STREAM t WITH ('ignoreDeletes' = true)", "MT_STREAM_UNUSABLE", 21, "there is"),
+        ("FROM STREAM t WITH ('startingVersion' = 'first')", "MT_STREAM_UNUSABLE", 41, "'latest'"),
+        (
+            "FROM STREAM t WITH ('startingVersion' = 1, 'startingVersion' = 2)",
+            *("MT_STREAM_UNUSABLE", 44, "appears twice"),
+        ),
+        ("FROM STREAM t WITH ()", "PARSE_SYNTAX", 21, "an option"),
+        ("FROM STREAM(t WHERE", "PARSE_SYNTAX", 15, "or )"),
     ],
 )
 def test_errors_are_placed(text: str, code: str, column: int, said: str) -> None:
@@ -111,6 +130,37 @@ def test_a_stream_is_written_as_it_is_read(options: dict[str, str], path: str) -
         read = find_stream(f"SELECT * FROM {stream.sql()}", stored=True)
         assert read is not None
         assert dict(read.parameters) == parameters
+
+
+@pytest.mark.parametrize(
+    ("text", "table", "options"),
+    [
+        ("SELECT a FROM STREAM t WHERE b", ("t",), {}),
+        ("select a from stream(`a b`.t) as c", ("a b", "t"), {}),
+        (
+            "SELECT a FROM (SELECT * FROM STREAM x.y.z WITH ('STARTINGVERSION' = 12) u)",
+            ("x", "y", "z"),
+            {"startingVersion": "12"},
+        ),
+        (
+            "FROM STREAM t WITH ('startingVersion' = 'Latest')",
+            ("t",),
+            {"startingVersion": "latest"},
+        ),
+    ],
+)
+def test_a_stream_of_the_changes_of_a_table(
+    text: str, table: tuple[str, ...], options: dict[str, str]
+) -> None:
+    stream = find(text)
+    assert (stream.table, dict(stream.parameters), stream.foreign) == (table, options, False)
+    again = find(f"SELECT * FROM {stream.sql()} AS c")
+    assert (again.table, again.parameters, again.name) == (table, options, stream.name)
+    assert len(stream.with_view(text)) == len(text)
+    with pytest.raises(ServerError, match="in this statement is not supported"):
+        reject_streams(text)
+    with pytest.raises(ServerError, match="leave out STREAM"):
+        reject_changes(stream, text)
 
 
 def test_hiding_a_stream_moves_nothing_else() -> None:

@@ -160,7 +160,9 @@ def upsert_kafka_view(table: ConnectorTable) -> str:
     query = changes_query(
         table, _ordered(table, values), relation, deleted="value IS NULL", sequence=_SEQUENCE
     )
-    return marked(query, "upsert-kafka", _sink(keyed, given))
+    names = {each.name.lower(): each.name for each in table.fields}
+    key_columns = tuple(names[name.lower()] for name in table.primary_key)
+    return marked(query, "upsert-kafka", _sink(keyed, given, upserts=key_columns))
 
 
 def _changes(table: ConnectorTable, given: Mapping[str, Any]) -> str:
@@ -180,7 +182,8 @@ def _changes(table: ConnectorTable, given: Mapping[str, Any]) -> str:
         deleted=events.deleted,
         sequence=_SEQUENCE,
     )
-    return marked(query, "kafka", Unwritable(reason="its records are changes by key"))
+    reason = "its records are changes by key, which the connector upsert-kafka writes"
+    return marked(query, "kafka", Unwritable(reason=reason))
 
 
 def _records(table: ConnectorTable, given: Mapping[str, Any]) -> str:
@@ -375,7 +378,9 @@ def _metadata(key: str) -> str:
 # ---- writing -----------------------------------------------------------------------------------
 
 
-def _sink(table: ConnectorTable, given: Mapping[str, Any]) -> Sink | Unwritable:
+def _sink(
+    table: ConnectorTable, given: Mapping[str, Any], *, upserts: tuple[str, ...] = ()
+) -> Sink | Unwritable:
     if "topic" not in given or ";" in given["topic"]:
         return Unwritable(reason="it has several topics, or a pattern of them")
     written = [each for each in table.columns if each.metadata in WRITABLE and not each.virtual]
@@ -400,6 +405,7 @@ def _sink(table: ConnectorTable, given: Mapping[str, Any]) -> Sink | Unwritable:
         encoded(_value_format(table, given), _keyed(table, values)),
         by_key,
         {**servers, **properties, **registries},
+        upserts=upserts,
     )
 
 

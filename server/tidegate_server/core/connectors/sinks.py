@@ -74,8 +74,10 @@ class Mark:
     """The directory that an INSERT writes to, if any."""
     refused: str = ""
     """Why it cannot be written; a clause."""
-    upserts: bool = False
-    """Whether rows that are inserted replace those with the same key."""
+    columns: str = ""
+    """The columns of a row that is inserted, as Spark's DDL."""
+    key: tuple[str, ...] = ()
+    """The columns by which rows that are inserted replace others; none if they are added."""
     stream: str = ""
     """The query of the events that the table's changes are, if it is another one."""
 
@@ -120,16 +122,17 @@ def mark_of(query: str) -> Mark | None:
         said = json.loads(found[2] or "{}")
     except ValueError:
         said = {"path": None}
-    path, refused = said.get("path", ""), said.get("refused", "")
-    if not isinstance(path, str) or not isinstance(refused, str):
-        path, refused = "", "the comment in its view is not the server's"
+    path, refused, key = said.get("path", ""), said.get("refused", ""), said.get("key", [])
+    if not isinstance(path, str) or not isinstance(refused, str) or not isinstance(key, list):
+        path, refused, key = "", "the comment in its view is not the server's", []
     elif "columns" not in said and not refused:
         refused = "it was created by an earlier version: create it again"
     return Mark(
         connector=found[1],
         path=path,
         refused=refused,
-        upserts=bool(said.get("key")),
+        columns=str(said.get("columns", "")),
+        key=tuple(map(str, key)),
         stream=str(said.get("stream", "")),
     )
 
@@ -137,7 +140,7 @@ def mark_of(query: str) -> Mark | None:
 def upserts(query: str) -> bool:
     """Return whether a row that is inserted into a view replaces the one with the same key."""
     mark = mark_of(query)
-    return mark is not None and mark.upserts
+    return mark is not None and bool(mark.key)
 
 
 def _ddl(columns: tuple[ConnectorColumn, ...]) -> str:
@@ -245,11 +248,14 @@ def kafka_sink(
     value: str,
     metadata: Mapping[str, str],
     options: Mapping[str, str],
+    *,
+    upserts: tuple[str, ...] = (),
 ) -> Sink:
     """Return how records are written.
 
     :param key: SQL for the key of a record; None without one.
     :param metadata: columns by the keys of :data:`WRITABLE`.
+    :param upserts: the columns of the key if a record replaces others with the same key.
     """
     expressions = [f"{value} AS value"]
     if key is not None:
@@ -261,4 +267,4 @@ def kafka_sink(
         name = quote_identifier(metadata["headers"])
         pair = "named_struct('key', CAST(e.key AS STRING), 'value', CAST(e.value AS BINARY))"
         expressions.append(f"transform(map_entries({name}), e -> {pair}) AS headers")
-    return Sink(columns=columns, expressions=tuple(expressions), options=options)
+    return Sink(columns=columns, expressions=tuple(expressions), options=options, key=upserts)

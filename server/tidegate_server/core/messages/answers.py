@@ -439,6 +439,8 @@ class InsertAnalyzed:
     table_id: str
     probe: str
     """That of :class:`JobInsert`."""
+    source_id: str = ""
+    """That of :class:`JobInsert`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

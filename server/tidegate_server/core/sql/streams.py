@@ -1,7 +1,11 @@
-"""read_files(...) and read_kafka(...) in a query, and STREAM before them or before rate(...)."""
+"""STREAM in a query, before read_files(...), read_kafka(...), rate(...) or the name of a table.
+
+The first two can also be read without it.
+"""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,13 +19,28 @@ from tidegate_server.core.model.names import (
     TableName,
     quote_identifier,
     quote_literal,
+    quote_pairs,
 )
+from tidegate_server.core.sql.clauses import table_name
 from tidegate_server.core.sql.cursor import Cursor, position
 from tidegate_server.core.sql.dialect import readable
 
 VIEW = "__stream"
 """The name under which the engine lets a query read its stream; shorter than any call."""
 
+START = "startingVersion"
+"""The option of the changes of a table: the first version whose changes are read. Without it, the
+rows of the newest version come first."""
+LATEST = "latest"
+"""The value for the version after the newest one."""
+
+_AFTER_NAMES = frozenset(
+    {"ANTI", "AS", "CLUSTER", "CROSS", "DISTRIBUTE", "EXCEPT", "FULL", "GROUP", "HAVING", "INNER"}
+    | {"INTERSECT", "JOIN", "LATERAL", "LEFT", "LIMIT", "MINUS", "NATURAL", "OFFSET", "ON"}
+    | {"ORDER", "OUTER", "PIVOT", "RIGHT", "SEMI", "SORT", "TABLESAMPLE", "UNION", "UNPIVOT"}
+    | {"USING", "WHERE", "WINDOW"}
+)
+"""Words after a table that is itself named ``stream``."""
 _SCHEMA = "STREAM"
 _PLAIN = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _MENTIONED = re.compile(r"\b(?:stream|read_files|read_kafka)\b", re.IGNORECASE)
@@ -49,6 +68,8 @@ class Stream:
     start: int
     """Its offset in the query."""
     end: int
+    table: tuple[str, ...] = ()
+    """The name of the table whose changes it has; ``function`` is empty then."""
 
     @property
     def path(self) -> str | None:
@@ -58,7 +79,7 @@ class Stream:
     @property
     def foreign(self) -> bool:
         """Whether it reaches beyond the server, to files or another system."""
-        return bool(READERS[self.function].needs)
+        return not self.table and bool(READERS[self.function].needs)
 
     @property
     def source(self) -> str:
@@ -78,6 +99,8 @@ class Stream:
     @property
     def name(self) -> TableName:
         """The name under which the stream is a source; the same stream has the same one."""
+        if self.table:
+            return TableName(DEFAULT_CATALOG, _SCHEMA, ".".join(self.table))
         given = {key.lower(): value for key, value in self.parameters.items()}
         which = [given[key] for key in READERS[self.function].identity if key in given]
         return TableName(DEFAULT_CATALOG, _SCHEMA, f"{self.function}({', '.join(which)})")
@@ -88,6 +111,9 @@ class Stream:
 
     def sql(self) -> str:
         """Return the stream as SQL."""
+        if self.table:
+            options = f" WITH ({quote_pairs(self.parameters)})" if self.parameters else ""
+            return f"STREAM {'.'.join(map(quote_identifier, self.table))}{options}"
         written = (
             f"{_spell_key(key)} => {quote_literal(value)}" for key, value in self.parameters.items()
         )
@@ -123,20 +149,36 @@ def count_streams(text: str) -> int:
 
 
 def reject_streams(text: str) -> None:
-    """Reject a statement that reads files or topics after STREAM and is no pipeline.
+    """Reject a statement that reads files, topics or changes after STREAM and is no pipeline.
 
     :raises ServerError: NOT_SUPPORTED; INVALID_READER for invalid parameters of read_files and
         read_kafka, MT_STREAM_UNUSABLE for those after STREAM; placed in ``text``.
     """
     for each in _calls(text):
-        if isinstance(each, Stream) and each.foreign:
+        if isinstance(each, Stream) and (each.foreign or each.table):
             line, column = position(text, each.start)
             hint = (
-                f"Leave out STREAM to read what is there now. CREATE MATERIALIZED TABLE and INSERT "
+                "Leave out STREAM to read what is there now. CREATE MATERIALIZED TABLE and INSERT "
                 f"INTO ... SELECT read STREAM {each.function}(...)."
             )
-            what = f"STREAM {each.function} in this statement"
+            if each.table:
+                hint = (
+                    "Leave out STREAM to read the rows of the table. INSERT INTO ... SELECT reads "
+                    "its changes."
+                )
+            what = f"STREAM {each.function or '.'.join(each.table)} in this statement"
             raise error(Code.NOT_SUPPORTED, what=what, hint=hint, line=line, column=column)
+
+
+def reject_changes(stream: Stream, text: str) -> None:
+    """Reject a definition query that reads the changes of a table.
+
+    :raises ServerError: MT_STREAM_UNUSABLE, placed in ``text``.
+    """
+    if stream.table:
+        name = ".".join(stream.table)
+        reason = f"a materialized table follows the changes of {name} by itself: leave out STREAM"
+        raise _invalid(reason, text, stream.start)
 
 
 def reject_readers(text: str) -> None:
@@ -161,17 +203,58 @@ class _Batch:
 def _calls(text: str, *, stored: bool = False) -> Iterator[Stream | _Batch]:
     if _MENTIONED.search(text) is None:
         return
-    at, qualified = Cursor(text, readable(text)), False
+    at, before = Cursor(text, readable(text)), ""
     while not at.ended:
-        start = at.offset
+        start, qualified = at.offset, before == "."
         if not qualified and at.sees("STREAM") and _begins(at, 1):
             at.advance()
             yield _call(at, start, stream=True, stored=stored)
+            before = ""
+        elif before in ("FROM", "JOIN") and at.sees("STREAM") and _names_table(at):
+            yield _changes(at, start)
+            before = ""
         elif not qualified and at.spelling() in ("READ_FILES", "READ_KAFKA") and _begins(at, 0):
             yield _Batch(_call(at, start, stream=False).function, start)
+            before = ""
         else:
-            qualified = at.spelling() == "."
+            before = at.spelling()
             at.advance()
+
+
+def _names_table(at: Cursor) -> bool:
+    """Return whether the name of a table comes after STREAM, as in Spark's grammar."""
+    if at.spelling(1) == "(":
+        return at.sees_name(2)
+    return at.sees_name(1) and at.spelling(1) not in _AFTER_NAMES and at.spelling(2) != "("
+
+
+def _changes(at: Cursor, start: int) -> Stream:
+    """Step over STREAM, the name of a table, and its options."""
+    at.expect("STREAM")
+    bracketed = at.accept("(")
+    name = table_name(at)
+    if bracketed:
+        at.expect(")")
+    options: dict[str, str] = {}
+    if at.accept("WITH"):
+        at.expect("(")
+        while not options or at.accept(","):
+            here = at.offset
+            key = at.string("an option in quotes")
+            at.expect("=")
+            place = at.offset
+            if options:
+                raise _invalid(f"{key} appears twice", at.text, here)
+            options[START] = _value(at).lower()
+            if key.lower() != START.lower():
+                near = difflib.get_close_matches(key, (START,), n=1, cutoff=0.4)
+                meant = f"; did you mean {START}?" if near else f": there is {START}"
+                raise _invalid(f"changes have no option {key}{meant}", at.text, here)
+            if options[START] != LATEST and not options[START].isdecimal():
+                reason = f"{START} is the number of a version or '{LATEST}'"
+                raise _invalid(reason, at.text, place)
+        at.expect(")")
+    return Stream(function="", parameters=options, start=start, end=at.passed, table=name)
 
 
 def _begins(at: Cursor, ahead: int) -> bool:

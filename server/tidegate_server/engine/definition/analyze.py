@@ -25,6 +25,7 @@ from tidegate_server.core.sql.streams import (
     Stream,
     count_streams,
     find_stream,
+    reject_changes,
     reject_readers,
 )
 from tidegate_server.engine.query.connector_views import expand_connectors
@@ -75,6 +76,7 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
     query_text = text.strip().rstrip(";").rstrip()
     with child.lock:
         if (stream := find_stream(query_text)) is not None:
+            reject_changes(stream, query_text)
             return analyze_stream(spark, query_text, with_columns(spark, stream), format)
         reject_readers(query_text)
         query = parse_query(spark, query_text)

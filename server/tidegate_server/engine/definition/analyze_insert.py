@@ -5,18 +5,35 @@ from __future__ import annotations
 from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 
+from tidegate_server.core.connectors.change_targets import (
+    ChangeError,
+    Taking,
+    key_places,
+    taking_of,
+)
+from tidegate_server.core.connectors.tables import connector_of, refused_insert
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.answers import Analysis, InsertAnalyzed
+from tidegate_server.core.messages.answers import InsertAnalyzed
 from tidegate_server.core.messages.requests import AnalyzeInsert
-from tidegate_server.core.model.names import qualify, quote_identifier, visible_name
-from tidegate_server.core.sql.streams import find_stream
+from tidegate_server.core.model.names import (
+    TableName,
+    qualify,
+    quote_identifier,
+    visible_name,
+)
+from tidegate_server.core.sql.streams import Stream, find_stream
 from tidegate_server.engine.definition.analyze import analyze_stream
 from tidegate_server.engine.gate.gate import names_of_parsed
-from tidegate_server.engine.query.connector_views import endless_stream, expand_endless
-from tidegate_server.engine.query.job_targets import find_target
+from tidegate_server.engine.query.connector_views import (
+    endless_stream,
+    expand_endless,
+    view_text,
+)
+from tidegate_server.engine.query.job_targets import JobTarget, find_target
 from tidegate_server.engine.query.references import parse_query, parse_statement
 from tidegate_server.engine.query.resolution import current_place
 from tidegate_server.engine.query.streams import check_rows, with_columns
+from tidegate_server.engine.query.table_changes import locate_changes
 from tidegate_server.engine.session.sessions import Child
 from tidegate_server.engine.storage.base import TableFormat
 from tidegate_server.engine.storage.jvm import analyze_only
@@ -53,12 +70,17 @@ def reads_stream(child: Child, text: str) -> bool:
 def analyze_insert(child: Child, request: AnalyzeInsert, format: TableFormat) -> InsertAnalyzed:
     """Analyze an INSERT whose query reads a stream.
 
-    :raises ServerError: MT_STREAM_* for an unsupported query; NOT_SUPPORTED if it reads changes, or
-        the target is neither a Delta table nor a connector's table that can be written.
+    :raises ServerError: MT_STREAM_* for an unsupported query; NOT_SUPPORTED if it reads the changes
+        of a connector's table, or the target is neither a Delta table nor a connector's table that
+        can be written; MT_CHANGES_UNREADABLE or JOB_CHANGES_UNWRITABLE for those of a table.
     :raises pyspark.errors.AnalysisException: if the rows do not fit into the target.
     """
     with child.lock:
-        analysis = _analyze_query(child.spark, request.sql, format)
+        stream, text = _stream_of(child.spark, request.sql)
+        source_id = ""
+        if stream.table:
+            stream, source_id = locate_changes(child.spark, stream, text, format)
+        analysis = analyze_stream(child.spark, text, with_columns(child.spark, stream), format)
         if analysis.key:
             what = "An INSERT of changes, which would add a row for each,"
             hint = "Create a materialized table over them, which applies them by their key."
@@ -71,6 +93,7 @@ def analyze_insert(child: Child, request: AnalyzeInsert, format: TableFormat) ->
             for column in analysis.schema
         )
         columns = listed if request.columns else ""
+        _check_connector(child.spark, request.target)
         # In the user's words, so that an error has its place and names.
         written = parse_statement(child.spark, f"{request.head}SELECT {values}")
         analyze_only(child.spark, written)
@@ -82,14 +105,44 @@ def analyze_insert(child: Child, request: AnalyzeInsert, format: TableFormat) ->
             what=f"An INSERT of a stream into {visible_name(target)}",
             hint="Jobs write into Delta tables, and tables of connectors that are not temporary.",
         )
-    return InsertAnalyzed(analysis=analysis, target=target, table_id=found.id, probe=probe)
+    if stream.table:
+        _check_changes(stream, found, target, request)
+    return InsertAnalyzed(
+        analysis=analysis, target=target, table_id=found.id, probe=probe, source_id=source_id
+    )
 
 
-def _analyze_query(spark: SparkSession, text: str, format: TableFormat) -> Analysis:
+def _stream_of(spark: SparkSession, text: str) -> tuple[Stream, str]:
+    """Return the stream that a query reads, and the query over it instead of its table."""
     ingested = text
     if find_stream(text) is None:
         ingested = expand_endless(spark, parse_query(spark, text))
     stream = find_stream(ingested)
     if stream is None:  # its table was dropped meanwhile
         raise error(Code.MT_STREAM_UNUSABLE, reason="it reads no stream any more")
-    return analyze_stream(spark, ingested, with_columns(spark, stream), format)
+    return stream, ingested
+
+
+def _check_connector(spark: SparkSession, target: tuple[str, ...]) -> None:
+    """Reject a connector's table that is only read; raises NOT_SUPPORTED."""
+    found = view_text(spark, target)
+    if found is not None and (reason := refused_insert(*found)) is not None:
+        what = f"INSERT on the table {'.'.join(target)} of the connector {connector_of(*found)}"
+        raise error(Code.NOT_SUPPORTED, what=what, hint=f"{reason[0].upper()}{reason[1:]}.")
+
+
+def _check_changes(
+    stream: Stream, target: JobTarget, name: TableName, request: AnalyzeInsert
+) -> None:
+    """Check that a target takes the changes of a table; raises JOB_CHANGES_UNWRITABLE."""
+    try:
+        if taking_of(target.mark, request.sql) is Taking.BY_KEY and target.mark is not None:
+            key_places(target.mark.key, request.columns or target.columns)
+    except ChangeError as problem:
+        raise error(
+            Code.JOB_CHANGES_UNWRITABLE,
+            source=visible_name(TableName(*stream.table)),
+            target=visible_name(name),
+            reason=problem,
+            hint=problem.hint,
+        ) from problem

@@ -10,17 +10,24 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from tidegate_server.core.errors import Code, error
+from tidegate_server.core.connectors.changes import DELETED
+from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.jobs import JobInsert
 from tidegate_server.core.messages.answers import JobProgress, failure
 from tidegate_server.core.messages.requests import StartJob
 from tidegate_server.core.model.access import Admission
 from tidegate_server.core.model.names import quote_identifier, visible_name
 from tidegate_server.core.sql.streams import find_stream
-from tidegate_server.engine.gate.gate import enforcing, pass_own_statements
+from tidegate_server.engine.gate.gate import enforcing, pass_own_statements, suspended
+from tidegate_server.engine.jobs.changes import Changes
 from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.query.job_targets import JobTarget, find_target
 from tidegate_server.engine.query.streams import stream_view
+from tidegate_server.engine.query.table_changes import (
+    check_source,
+    read_changes,
+    unreadable_error,
+)
 from tidegate_server.engine.session.sessions import apply_settings
 from tidegate_server.engine.storage.base import TableFormat
 
@@ -44,6 +51,8 @@ class _Writing:
     """Identifies the stream in the target's log; the same after each start."""
     insert: JobInsert
     format: TableFormat
+    changes: Changes | None = None
+    """How changes of a table are written; None if each row of the stream is added."""
     commits: int = 0
     failure: Exception | None = None
 
@@ -59,14 +68,29 @@ class _Writing:
         spark = batch.sparkSession
         pass_own_statements(spark)
         self.check_target(spark)
-        batch.createOrReplaceTempView(_BATCH)
+        if self.changes is None:
+            self._insert(batch, number, self.insert.columns)
+        else:
+            columns = self.insert.columns
+            if columns and self.changes.tells_deleted:
+                columns = (*columns, DELETED)
+            with self.changes.prepare(batch) as rows:
+                if rows is not None:
+                    self._insert(rows, number, columns)
+        self.commits += 1
+
+    def _insert(self, rows: DataFrame, number: int, columns: tuple[str, ...]) -> None:
+        spark = rows.sparkSession
+        rows.createOrReplaceTempView(_BATCH)
         spark.conf.set(f"{_TRANSACTION}AppId", self.key)
         spark.conf.set(f"{_TRANSACTION}Version", str(number))
-        columns = ", ".join(map(quote_identifier, self.insert.columns))
-        listed = f" ({columns})" if columns else ""
+        listed = f" ({', '.join(map(quote_identifier, columns))})" if columns else ""
         target = self.insert.target.quoted()
         spark.sql(f"INSERT INTO {target}{listed} SELECT * FROM {_BATCH}")
-        self.commits += 1
+
+    def explain(self, problem: ServerError) -> ServerError:
+        """Return an error of the stream in words on the table whose changes it reads."""
+        return problem if self.changes is None else unreadable_error(problem, self.changes.stream)
 
     def check_target(self, spark: SparkSession) -> JobTarget:
         """Return the target, unless another one was created in the place of that of the INSERT.
@@ -95,16 +119,24 @@ class _Running:
         problem = next(filter(None, map(_failure_of, self.queries, self.writings)), None)
         return JobProgress(
             commits=sum(writing.commits for writing in self.writings),
-            failure=None if problem is None else failure(to_server_error(problem)),
+            failure=None if problem is None else failure(problem),
         )
 
 
-def _failure_of(query: StreamingQuery, writing: _Writing) -> Exception | None:
+def _failure_of(query: StreamingQuery, writing: _Writing) -> ServerError | None:
     """Return why a stream has ended; None while it runs."""
     if query.isActive:
         return None
+    return writing.explain(to_server_error(writing.failure or error_of(query)))
+
+
+def error_of(query: StreamingQuery) -> Exception:
+    """Return why a stream has ended: what Spark's own exception is about, if it says so."""
     caught = query.exception()
-    return writing.failure or caught or error(Code.JOB_ENDED)
+    if caught is None:
+        return error(Code.JOB_ENDED)
+    cause = getattr(caught, "_cause", None)
+    return cause if isinstance(cause, Exception) else caught
 
 
 class Jobs:
@@ -166,11 +198,18 @@ class Jobs:
             raise AssertionError("the query of a job reads a stream")
         key = f"{request.job_id}-{number}"
         writing = _Writing(key=key, insert=insert, format=self._format)
-        location = writing.check_target(session).directory
+        target = writing.check_target(session)
+        if stream.table:
+            check_source(self._format, stream, insert.source_id)
+            writing.changes = Changes.of(stream, insert, target)
+        location = target.directory
         admission: Admission | None = request.admissions[number]
         with stream_view(session, stream, insert.query, runs=True):
             with enforcing(session, admission, request.user):
                 frame = session.sql(stream.with_view(insert.query))
+            if stream.table:  # that was its text over the rows of the table
+                with suspended(session):
+                    frame = read_changes(session, stream, insert.query, self._format)
             query = (
                 frame.writeStream.foreachBatch(writing)
                 .option("checkpointLocation", f"{location}/{_DIRECTORY}/{key}")

@@ -100,6 +100,10 @@ public class ConnectorSinks {
   static final String FIELD = "\u001f";
   /** The catalogs and connections of all sessions. */
   static volatile Catalogs catalogs;
+  /** The sessions of jobs that write changes, in which targets also have the column DELETED. */
+  static final Map changing = java.util.Collections.synchronizedMap(new java.util.WeakHashMap());
+  /** Whether a row is one to delete, by its key; {@code core/connectors/changes.py} names it. */
+  static final String DELETED = "__deleted";
   /** Registers a schema, by URL and subject, and returns what records with it begin with. */
   static volatile scala.Function3 registry;
 
@@ -107,6 +111,11 @@ public class ConnectorSinks {
   public void connect(Catalogs all, scala.Function3 schemas) {
     catalogs = all;
     registry = schemas;
+  }
+
+  /** Has the targets in a session also have the column DELETED from now on. */
+  public void acceptChanges(Object session) {
+    changing.put(session, Boolean.TRUE);
   }
 
   /** Returns what builds the rule that replaces the targets, for each session. */
@@ -258,6 +267,8 @@ public class ConnectorSinks {
     final List table;
     final List key;
     final int batch;
+    /** Whether rows are inserted or deleted, as their last column says. */
+    final boolean changes;
     private final String name;
     private final Map properties = new HashMap();
     /** The values of PARTITION (key = value), as they were written. */
@@ -288,6 +299,7 @@ public class ConnectorSinks {
       table = texts(at(said, "table"));
       key = texts(at(said, "key"));
       batch = at(said, "batch").asInt();
+      changes = changing.containsKey(session);
       boolean placed = connector.equals("kafka")
           ? options.containsKey("kafka.bootstrap.servers") && options.containsKey("topic")
           : connector.equals("filesystem") != path.isEmpty();
@@ -350,7 +362,8 @@ public class ConnectorSinks {
     }
 
     public StructType schema() {
-      return columns;
+      return changes
+          ? columns.add(DELETED, org.apache.spark.sql.types.DataTypes.BooleanType, false) : columns;
     }
 
     public Transform[] partitioning() {
@@ -395,8 +408,9 @@ public class ConnectorSinks {
     }
 
     public void insert(org.apache.spark.sql.Dataset data, boolean overwrite) {
-      Dataset rows = (Dataset) data.selectExpr(
-          sink.connector.equals("kafka") ? registered() : sink.expressions);
+      String[] expressions = sink.connector.equals("kafka") ? registered() : sink.expressions;
+      Dataset rows = sink.changes
+          ? changed(data, expressions) : (Dataset) data.selectExpr(expressions);
       if (sink.connector.equals("kafka")) {
         produce(rows);
       } else if (sink.connector.equals("jdbc")) {
@@ -432,6 +446,24 @@ public class ConnectorSinks {
         found[i] = "concat(" + id + ", " + value + ") AS " + part;
       }
       return found;
+    }
+
+    /** Returns what is written of changes: for a deleted row, a record without a value. */
+    private Dataset changed(org.apache.spark.sql.Dataset data, String[] expressions) {
+      int size = expressions.length;
+      String[] all = (String[]) Arrays.copyOf(expressions, size + 1);
+      all[size] = DELETED;
+      if (sink.connector.equals("print")) all[0] = all[0] + " AS line";
+      Dataset rows = (Dataset) data.selectExpr(all);
+      if (sink.connector.equals("jdbc")) return rows; // it deletes the row
+      String[] written = (String[]) Arrays.copyOf(rows.columns(), size);
+      for (int i = 0; i < size; i++) {
+        if (written[i].equals("value")) written[i] = "if(" + DELETED + ", NULL, value) AS value";
+        if (written[i].equals("line")) {
+          written[i] = "if(" + DELETED + ", overlay(line, '-D[', locate('+I[', line)), line)";
+        }
+      }
+      return (Dataset) rows.selectExpr(written);
     }
 
     private void produce(Dataset rows) {
@@ -552,31 +584,51 @@ public class ConnectorSinks {
         fields[i] = column(table, rows.columns()[i]);
         values[i] = "CAST(" + sink.expressions[i] + " AS " + fields[i].dataType().sql() + ")";
       }
+      String[] selected = values;
+      if (sink.changes) {
+        selected = (String[]) Arrays.copyOf(values, fields.length + 1);
+        selected[fields.length] = "NOT " + DELETED + " AS " + DELETED;
+      }
+      Dataset written = (Dataset) rows.selectExpr(selected);
+      // Rows are deleted first, so that others may have what is unique besides the key.
+      if (sink.changes) written = (Dataset) written.sort(DELETED, new String[0]);
       String statement = statement(options, dialect, fields);
-      Iterator all = rows.selectExpr(values).toLocalIterator();
+      Iterator all = written.toLocalIterator();
       Connection connection =
           (Connection) dialect.createConnectionFactory(options).apply(Integer.valueOf(-1));
       boolean done = false;
       try {
         boolean transactions = connection.getMetaData().supportsTransactions();
         if (transactions) connection.setAutoCommit(false);
-        PreparedStatement prepared = connection.prepareStatement(statement);
-        prepared.setQueryTimeout(options.queryTimeout());
+        PreparedStatement inserting = connection.prepareStatement(statement);
+        inserting.setQueryTimeout(options.queryTimeout());
+        PreparedStatement deleting = null;
+        if (sink.changes) {
+          deleting = connection.prepareStatement(deletion(options, dialect, fields));
+          deleting.setQueryTimeout(options.queryTimeout());
+        }
+        PreparedStatement current = null;
         int most = sink.batch > 0 ? sink.batch : options.parameters().contains("batchsize")
             ? Integer.parseInt((String) options.parameters().apply("batchsize")) : BATCH;
         int waiting = 0;
         while (all.hasNext()) {
           org.apache.spark.sql.Row row = (org.apache.spark.sql.Row) all.next();
-          for (int i = 0; i < fields.length; i++) {
-            set(prepared, i + 1, row.get(i), fields[i].dataType(), dialect);
-          }
-          prepared.addBatch();
-          if (++waiting == most) {
-            prepared.executeBatch();
+          boolean deletes = sink.changes && !row.getBoolean(fields.length);
+          PreparedStatement next = deletes ? deleting : inserting;
+          if (waiting == most || waiting > 0 && next != current) {
+            current.executeBatch();
             waiting = 0;
           }
+          current = next;
+          int place = 0;
+          for (int i = 0; i < fields.length; i++) {
+            if (deletes && !isKey(fields[i].name())) continue;
+            set(current, ++place, row.get(i), fields[i].dataType(), dialect);
+          }
+          current.addBatch();
+          waiting++;
         }
-        if (waiting > 0) prepared.executeBatch();
+        if (waiting > 0) current.executeBatch();
         if (transactions) connection.commit();
         done = true;
       } finally {
@@ -616,6 +668,16 @@ public class ConnectorSinks {
       }
       if (found == null) throw refused("its table " + table.name() + " has no column " + name);
       return found;
+    }
+
+    private String deletion(JDBCOptions options, JdbcDialect dialect, StructField[] fields) {
+      StringBuilder key = new StringBuilder();
+      for (int i = 0; i < fields.length; i++) {
+        if (!isKey(fields[i].name())) continue;
+        key.append(key.length() == 0 ? "" : " AND ");
+        key.append(dialect.quoteIdentifier(fields[i].name())).append(" = ?");
+      }
+      return "DELETE FROM " + options.tableOrQuery() + " WHERE " + key;
     }
 
     private String statement(JDBCOptions options, JdbcDialect dialect, StructField[] fields) {

@@ -26,3 +26,12 @@ def install_connector_sinks(spark: SparkSession) -> None:
     extensions = session.extensions()
     extensions.injectHintResolutionRule(sinks.targets())
     extensions.injectPostHocResolutionRule(sinks.overwriting())
+
+
+def accept_changes(spark: SparkSession) -> None:
+    """Have the targets of INSERT in a session take whether a row is deleted as their last column.
+
+    The column is DELETED. Rows are deleted by the key of the target, if it has one.
+    """
+    sinks: Any = known_instance("tidegate.ConnectorSinks")
+    sinks.acceptChanges(spark._jsparkSession)

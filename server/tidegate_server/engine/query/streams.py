@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
+from tidegate_server.core.connectors.change_targets import AFTER, FEED_COLUMNS, names_feed
 from tidegate_server.core.connectors.changes import DELETED, SEQUENCE
 from tidegate_server.core.connectors.mysql import FUNCTION as MYSQL
 from tidegate_server.core.connectors.mysql import MySqlSource, source_of
@@ -44,9 +45,12 @@ def stream_view(
         gets it as a column, and ``*`` is rejected beside it.
     :param runs: whether the stream is read, and not only analyzed. Only then are registries asked
         for the schemas of its records.
+        The changes of a table are only analyzed here, as if all of its rows were inserted.
     :raises ServerError: MT_STREAM_SOURCE if Spark has no such source.
     """
-    if stream.function == MYSQL:
+    if stream.table:
+        frame = _rows_inserted(spark, stream, text)
+    elif stream.function == MYSQL:
         frame = _rows_now(spark, stream)
     else:
         frame = _load_stream(spark, stream)
@@ -93,6 +97,16 @@ def _rows_now(spark: SparkSession, stream: Stream) -> DataFrame:
     ]
     own = [F.lit(False).alias(DELETED), F.lit(0).cast("bigint").alias(SEQUENCE)]
     return rows.select(*columns, *own)
+
+
+def _rows_inserted(spark: SparkSession, stream: Stream, text: str) -> DataFrame:
+    """Return the rows of a table in the form of its changes, for the analysis of queries."""
+    rows = spark.table(".".join(map(quote_identifier, stream.table)))
+    if not names_feed(text):
+        return rows
+    values = (F.lit(AFTER[0]), F.lit(0).cast("bigint"), F.current_timestamp())
+    pairs = zip(values, FEED_COLUMNS, strict=True)
+    return rows.select("*", *(value.alias(name) for value, name in pairs))
 
 
 @contextmanager
@@ -180,7 +194,8 @@ def restore_stream(text: str, stream: Stream) -> str:
 
 def add_alias(text: str, end: int, stream: Stream) -> str:
     """Add an alias to the stream, which ends at ``end``, to qualify its columns."""
-    return f"{text[:end]} AS {quote_identifier(stream.function)}{text[end:]}"
+    name = stream.function or stream.table[-1]
+    return f"{text[:end]} AS {quote_identifier(name)}{text[end:]}"
 
 
 def _load_stream(spark: SparkSession, stream: Stream) -> DataFrame:

@@ -91,11 +91,13 @@ def survey(child: Child, request: Survey) -> Surveyed:
 
 
 def _survey(child: Child, text: str, features: Features | None = None) -> Surveyed:
-    surveyed = _survey_statement(child, text, features)
     try:
         stream = find_stream(text)
     except ServerError:
-        return surveyed
+        stream = None
+    if stream is not None and stream.table:  # Spark would also read the files of the table as such
+        return _with_stream(Surveyed(), child, text, stream, features)
+    surveyed = _survey_statement(child, text, features)
     # Spark itself may accept the same text with another meaning, so both surveys count.
     return surveyed if stream is None else _with_stream(surveyed, child, text, stream, features)
 

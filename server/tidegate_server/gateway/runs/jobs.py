@@ -26,7 +26,15 @@ _STARTS: Final = 6
 """How often a job is started without committing anything, before it counts as failed."""
 _FORGET_EVERY: Final = timedelta(hours=1)
 _LONGEST_PAUSE: Final = 60.0
-_FINAL: Final = frozenset({Code.ACCESS_DENIED.name, Code.JOB_TARGET_LOST.name})
+_FINAL: Final = frozenset(
+    code.name
+    for code in (
+        Code.ACCESS_DENIED,
+        Code.JOB_TARGET_LOST,
+        Code.JOB_CHANGES_UNWRITABLE,
+        Code.MT_CHANGES_UNREADABLE,
+    )
+)
 """Errors that do not go away by themselves."""
 _LEASE: Final = "job/"
 """Prefix of a job's id in the key of its lease."""

@@ -135,6 +135,7 @@ def _analyze(insert: Insert, context: Context) -> JobInsert | None:
         columns=insert.columns,
         query=found.analysis.expanded_query.strip(),
         probe=found.probe,
+        source_id=found.source_id,
     )
 
 
