@@ -187,6 +187,7 @@ def test_changes_pass_through_the_query(
     assert {row[-1] for batch in late.take() for row in batch} == {2, 3}
 
 
+@pytest.mark.thorough
 def test_changes_that_are_gone_are_an_error(
     lake: Lake, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
