@@ -45,7 +45,6 @@ def stream_view(
         gets it as a column, and ``*`` is rejected beside it.
     :param runs: whether the stream is read, and not only analyzed. Only then are registries asked
         for the schemas of its records.
-        The changes of a table are only analyzed here, as if all of its rows were inserted.
     :raises ServerError: MT_STREAM_SOURCE if Spark has no such source.
     """
     if stream.table:

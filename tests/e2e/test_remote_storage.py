@@ -1,0 +1,79 @@
+"""A warehouse in S3, and a metastore that is a service, for all tables."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.support.fixtures.server import Server, StartServer, run_as
+from tests.support.full_run import FULL
+from tests.support.hive_metastore import running_hive_metastore
+from tests.support.object_store import ACCESS_KEY, SECRET_KEY, running_object_store
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(not FULL, reason="fetches 600 MB of Amazon's client"),
+]
+REFRESH = "ALTER MATERIALIZED TABLE totals REFRESH"
+ROWS = "SELECT k, n FROM totals ORDER BY k"
+
+
+def run(server: Server, *statements: str) -> list[tuple[object, ...]]:
+    return run_as(server, "root", *statements)
+
+
+def keep_a_table_fresh_though_the_engine_dies(server: Server) -> None:
+    engine = server.wait_for_engine()
+    run(
+        server,
+        "CREATE TABLE events (k INT, n INT)",
+        "INSERT INTO events SELECT id % 3, id FROM range(9)",
+        "CREATE MATERIALIZED TABLE totals FRESHNESS = INTERVAL '1' DAY REFRESH_MODE = INCREMENTAL "
+        "AS SELECT k, sum(n) AS n FROM events GROUP BY k",
+        REFRESH,
+    )
+    assert run(server, ROWS) == [(0, 9), (1, 12), (2, 15)]
+    [(_, info)] = run(server, "INSERT INTO events VALUES (1, 100)", REFRESH)
+    assert info["action"] == "INCREMENTAL"
+    for pid in (engine["pid"], engine["jvm_pid"]):
+        os.kill(pid, signal.SIGKILL)
+    server.wait_for_engine(other_than=engine["pid"])
+    [(_, info)] = run(server, "DELETE FROM events WHERE k = 2", REFRESH)
+    assert info["action"] == "INCREMENTAL"
+    assert run(server, ROWS) == [(0, 9), (1, 112)]
+    [verified] = run(server, "VERIFY MATERIALIZED TABLE totals")
+    assert verified[3] is True
+    assert run(server, "SELECT table_name FROM information_schema.materialized_tables") == [
+        ("totals",)
+    ]
+
+
+def test_tables_are_objects_in_s3(start_server: StartServer, tmp_path: Path) -> None:
+    config = tmp_path / "tidegate.toml"
+    with running_object_store(tmp_path) as store:
+        config.write_text(store.configuration())
+        config.chmod(0o600)
+        server = start_server("--config", str(config))
+        server.wait_for_engine()
+        before = store.objects()
+        keep_a_table_fresh_though_the_engine_dies(server)
+        first = "_delta_log/00000000000000000000.json"
+        assert sum(name.endswith(first) for name in store.objects()) == 2
+        shown = [*run(server, "SET"), *run(server, "SET -v")]
+        shown += run(server, "SET spark.hadoop.fs.s3a.secret.key")
+        assert SECRET_KEY not in str(shown)
+        run(server, "DROP MATERIALIZED TABLE totals", "DROP TABLE events")
+        assert store.objects() == before
+        written = [path.read_bytes() for path in server.data.rglob("*") if path.is_file()]
+        for secret in (ACCESS_KEY, SECRET_KEY):
+            assert not any(secret.encode() in content for content in written)
+
+
+def test_tables_are_in_a_hive_metastore(start_server: StartServer, tmp_path: Path) -> None:
+    with running_hive_metastore(tmp_path) as uri:
+        server = start_server(f"--set=engine.settings.spark.hadoop.hive.metastore.uris={uri}")
+        keep_a_table_fresh_though_the_engine_dies(server)
+        run(server, "DROP MATERIALIZED TABLE totals", "DROP TABLE events")

@@ -1,0 +1,78 @@
+"""S3 as moto's server has it, in an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.request import Request, urlopen
+
+from tests.support.postgres import free_port
+from tests.support.waiting import wait_until_listening
+from tidegate_server.engine.jvm.jars import Jar, fetch_jars
+
+ACCESS_KEY, SECRET_KEY = "AKIA-of-the-tests", "hush-of-the-store"
+JARS: Final = (
+    Jar("org.apache.hadoop", "hadoop-aws", "3.4.2"),  # that of Hadoop in PySpark
+    Jar("software.amazon.awssdk", "bundle", "2.29.52"),
+)
+_BUCKET: Final = "lake"
+_SECONDS: Final = 60
+_INSTALL_SECONDS: Final = 900
+_PROGRAM: Final = "import sys; from moto.server import main; main(sys.argv[1:])"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStore:
+    """A server with one bucket."""
+
+    endpoint: str
+
+    def configuration(self) -> str:
+        """Return sections of the configuration for a warehouse in the bucket."""
+        settings = {
+            "spark.sql.warehouse.dir": f"s3a://{_BUCKET}/warehouse",
+            "spark.hadoop.fs.s3a.endpoint": self.endpoint,
+            "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+            "spark.hadoop.fs.s3a.path.style.access": "true",
+            "spark.hadoop.fs.s3a.access.key": ACCESS_KEY,
+            "spark.hadoop.fs.s3a.secret.key": SECRET_KEY,
+        }
+        jars = json.dumps([str(jar) for jar in fetch_jars(JARS)])
+        lines = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in settings.items()]
+        return "\n".join(["[engine]", f"jars = {jars}", "[engine.settings]", *lines])
+
+    def objects(self) -> set[str]:
+        """Return the keys of all objects, of which there are fewer than a thousand."""
+        with urlopen(f"{self.endpoint}/{_BUCKET}?list-type=2") as answer:
+            return set(re.findall(r"<Key>(.*?)</Key>", answer.read().decode()))
+
+
+@contextmanager
+def running_object_store(folder: Path) -> Iterator[ObjectStore]:
+    """Install and start a server whose objects end with it."""
+    python = folder / "moto" / "bin" / "python"
+    venv.create(folder / "moto", with_pip=True)
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    pip = [str(python), "-m", "pip", "install", "--quiet", "moto[server]==5.*"]
+    subprocess.run(pip, check=True, timeout=_INSTALL_SECONDS, env=environment)
+    port = free_port()
+    command = [str(python), "-c", _PROGRAM, "-p", str(port)]
+    with (folder / "moto.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+    try:
+        wait_until_listening(process, port, _SECONDS)
+        store = ObjectStore(f"http://127.0.0.1:{port}")
+        with urlopen(Request(f"{store.endpoint}/{_BUCKET}", method="PUT")):
+            pass
+        yield store
+    finally:
+        process.kill()
+        process.wait()
