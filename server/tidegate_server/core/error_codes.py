@@ -495,6 +495,12 @@ class Code(Enum):
         "s3a://bucket/warehouse. If all of them mount it at the same path, set "
         "engine.shared_warehouse = true, or engine.shared_data = true for the data directory.",
     )
+    CLUSTER_CONFIGURATION = ErrorSpec(
+        "55000",
+        "An engine with the master yarn needs the configuration of Hadoop, and {reason}.",
+        "Start the server with the environment variable HADOOP_CONF_DIR, the directory of "
+        "yarn-site.xml and core-site.xml.",
+    )
     METASTORE_NOT_SHARED = ErrorSpec(
         "55000",
         "With engine.share = user or [engines.NAME] several engines open the metastore, and the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import socket
 import threading
@@ -42,7 +43,11 @@ from tidegate_server.gateway.catalog.sql import SqlCatalog
 from tidegate_server.gateway.command.dispatch import prepare
 from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.information_schema.tables import SystemTables
-from tidegate_server.gateway.link.cluster import check_cluster_storage, check_log_store
+from tidegate_server.gateway.link.cluster import (
+    check_cluster_storage,
+    check_hadoop_configuration,
+    check_log_store,
+)
 from tidegate_server.gateway.link.engines import Engines, check_metastore
 from tidegate_server.gateway.link.lock import DataDirectoryLock
 from tidegate_server.gateway.link.memory import CHECK_SECONDS as MEMORY_SECONDS
@@ -117,10 +122,10 @@ class Gateway:
         ``announce`` gets a sentence about each change of the engine. ``recover_catalog`` restores
         definitions that are found in the warehouse but not in the store.
 
-        :raises ServerError: ALERTS_CONFIGURATION, CLUSTER_STORAGE, INSECURE_ADDRESS,
-            INSECURE_PASSWORDS, LOGIN_CONFIGURATION, LOG_STORE_UNSAFE, METASTORE_NOT_SHARED,
-            MT_EXECUTION_MODE, MT_OPTION_UNKNOWN, MT_OPTION_VALUE, SCHEDULER_CONFIGURATION,
-            SECRET_EXPOSED or TLS_CONFIGURATION.
+        :raises ServerError: ALERTS_CONFIGURATION, CLUSTER_CONFIGURATION, CLUSTER_STORAGE,
+            INSECURE_ADDRESS, INSECURE_PASSWORDS, LOGIN_CONFIGURATION, LOG_STORE_UNSAFE,
+            METASTORE_NOT_SHARED, MT_EXECUTION_MODE, MT_OPTION_UNKNOWN, MT_OPTION_VALUE,
+            SCHEDULER_CONFIGURATION, SECRET_EXPOSED or TLS_CONFIGURATION.
         """
         check_exposure(config)
         check_server_options(config)
@@ -144,6 +149,7 @@ class Gateway:
             *((section.master, section.settings) for section in config.engines.values()),
         ):
             check_java_options(own)
+            check_hadoop_configuration(master, os.environ)
             check_cluster_storage(master, {**engine.settings, **own}, self.data, engine)
             if config.engines or engine.share == "user":
                 check_log_store({**engine.settings, **own})

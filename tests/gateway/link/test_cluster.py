@@ -11,7 +11,11 @@ from tidegate_server.core.config import Config
 from tidegate_server.core.config_sections import EngineSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.gateway.app import Gateway
-from tidegate_server.gateway.link.cluster import check_cluster_storage, check_log_store
+from tidegate_server.gateway.link.cluster import (
+    check_cluster_storage,
+    check_hadoop_configuration,
+    check_log_store,
+)
 
 DATA = Path("/srv/tidegate")
 SPARK = "spark://head:7077"
@@ -111,3 +115,24 @@ def test_a_gateway_with_several_engines_on_s3_is_not_built(tmp_path: Path) -> No
     )
     with pytest.raises(ServerError, match="LOG_STORE_UNSAFE"):
         Gateway(several, java_home=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("environment", "reason"),
+    [
+        ({}, "HADOOP_CONF_DIR is not set"),
+        ({"HADOOP_CONF_DIR": ""}, "HADOOP_CONF_DIR is not set"),
+        ({"YARN_CONF_DIR": "/nowhere"}, "YARN_CONF_DIR = /nowhere has no yarn-site.xml"),
+    ],
+)
+def test_yarn_needs_its_configuration(environment: dict[str, str], reason: str) -> None:
+    with pytest.raises(ServerError, match=reason) as caught:
+        check_hadoop_configuration("yarn", environment)
+    assert caught.value.code == "CLUSTER_CONFIGURATION"
+    check_hadoop_configuration(SPARK, environment)
+
+
+def test_yarn_finds_its_configuration(tmp_path: Path) -> None:
+    (tmp_path / "yarn-site.xml").touch()
+    places = {"HADOOP_CONF_DIR": "/nowhere", "YARN_CONF_DIR": str(tmp_path)}
+    check_hadoop_configuration("yarn", places)

@@ -1,4 +1,4 @@
-"""Checks that executors and engines can share the storage of the tables."""
+"""Checks that a cluster can be reached, and that its executors share the storage of the tables."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ _WAREHOUSE = "spark.sql.warehouse.dir"
 _DEFAULT_FILES = "spark.hadoop.fs.defaultFS"
 _EXCHANGE = ".tidegate"
 """Directory of the warehouse for files that are no tables; no schema or table has such a name."""
+_HADOOP_PLACES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+"""Spark reads the files in both."""
+_YARN_FILE = "yarn-site.xml"
 _S3 = ("s3", "s3a", "s3n")
 _LOG_STORE = "spark.delta.logStore.class"
 _ONE_DRIVER = "S3SingleDriverLogStore"
@@ -38,6 +41,22 @@ def check_cluster_storage(
     warehouse = settings.get(_WAREHOUSE, f"file:{data / 'warehouse'}")
     if _scheme(warehouse, settings) in ("", "file"):
         raise error(Code.CLUSTER_STORAGE, master=master, warehouse=warehouse)
+
+
+def check_hadoop_configuration(master: str, environment: Mapping[str, str]) -> None:
+    """Reject the master ``yarn`` without the files that say where YARN is.
+
+    :param environment: the variables that the engine inherits.
+    :raises ServerError: CLUSTER_CONFIGURATION.
+    """
+    if not master.startswith("yarn"):
+        return
+    given = {name: environment[name] for name in _HADOOP_PLACES if environment.get(name)}
+    if not given:
+        raise error(Code.CLUSTER_CONFIGURATION, reason="HADOOP_CONF_DIR is not set")
+    if not any((Path(place) / _YARN_FILE).is_file() for place in given.values()):
+        places = " and ".join(f"{name} = {place}" for name, place in given.items())
+        raise error(Code.CLUSTER_CONFIGURATION, reason=f"{places} has no {_YARN_FILE}")
 
 
 def check_log_store(settings: Mapping[str, str]) -> None:
