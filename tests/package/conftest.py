@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.environments import ROOT, succeed
+from tests.support.environments import ROOT, succeed
 
 
 @pytest.fixture(scope="session")

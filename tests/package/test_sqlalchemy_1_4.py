@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.environments import install, succeed
+from tests.support.environments import install, succeed
 from tests.support.fixtures.server import Server
 
 pytestmark = [pytest.mark.package, pytest.mark.spark, pytest.mark.thorough(4)]
@@ -58,7 +58,7 @@ print(json.dumps(answers))
 
 @pytest.mark.timeout(1800)
 def test_the_dialect_works_with_sqlalchemy_1_4(wheel: Path, tmp_path: Path, server: Server) -> None:
-    binaries = install(tmp_path / "environment", wheel, "", "SQLAlchemy==1.4.54")
+    binaries = install(tmp_path / "environment", wheel, "SQLAlchemy==1.4.54")
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("CREATE SCHEMA sqlalchemy_1_4")
     url = f"tidegate://ann@{server.host}:{server.port}/sqlalchemy_1_4"

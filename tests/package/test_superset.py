@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.package.environments import install, succeed
+from tests.support.environments import install, succeed
 from tests.support.fixtures.server import Server
 from tests.support.full_run import FULL
 
@@ -31,7 +31,7 @@ def answers(
 ) -> dict[str, Any]:
     """What every step of the program gave."""
     folder = tmp_path_factory.mktemp("superset")
-    binaries = install(folder / "environment", wheel, "", *SUPERSET)
+    binaries = install(folder / "environment", wheel, *SUPERSET)
     with guarded_server.connect(user="ann") as connection, connection.cursor() as cursor:
         cursor.execute(f"CREATE SCHEMA {SCHEMA}")
     uri = f"tidegate://ann@{guarded_server.host}:{guarded_server.port}/{SCHEMA}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.environments import ROOT, install, run, succeed
+from tests.support.environments import ROOT, install, run, succeed
 from tests.support.fixtures.server import running_server
 
 pytestmark = pytest.mark.package
@@ -87,7 +87,7 @@ def test_the_server_s_help_needs_no_extra(environment: Path) -> None:
 
 
 def test_with_the_sqlalchemy_extra_urls_are_understood(wheel: Path, tmp_path: Path) -> None:
-    binaries = install(tmp_path, wheel, "[sqlalchemy]")
+    binaries = install(tmp_path, f"{wheel}[sqlalchemy]")
     program = (
         "import sqlalchemy as sa\n"
         "engine = sa.create_engine('tidegate://someone@127.0.0.1:1/shop')\n"
@@ -99,7 +99,7 @@ def test_with_the_sqlalchemy_extra_urls_are_understood(wheel: Path, tmp_path: Pa
 
 @pytest.mark.timeout(900)
 def test_with_the_server_extra_the_whole_server_runs(wheel: Path, tmp_path: Path) -> None:
-    binaries = install(tmp_path / "environment", wheel, "[server]")
+    binaries = install(tmp_path / "environment", f"{wheel}[server]")
     with (
         running_server(tmp_path / "server", python=str(binaries / "python")) as server,
         server.connect() as connection,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import Final
 from urllib.request import Request, urlopen
 
+from tests.support.environments import install
 from tests.support.postgres import free_port
 from tests.support.waiting import wait_until_listening
 from tidegate_server.engine.jvm.jars import Jar, fetch_jars
@@ -25,7 +24,6 @@ JARS: Final = (
 )
 _BUCKET: Final = "lake"
 _SECONDS: Final = 60
-_INSTALL_SECONDS: Final = 900
 _PROGRAM: Final = "import sys; from moto.server import main; main(sys.argv[1:])"
 
 
@@ -50,7 +48,7 @@ class ObjectStore:
         return "\n".join(["[engine]", f"jars = {jars}", "[engine.settings]", *lines])
 
     def objects(self) -> set[str]:
-        """Return the keys of all objects, of which there are fewer than a thousand."""
+        """Return the keys of all objects. The server lists at most a thousand."""
         with urlopen(f"{self.endpoint}/{_BUCKET}?list-type=2") as answer:
             return set(re.findall(r"<Key>(.*?)</Key>", answer.read().decode()))
 
@@ -58,15 +56,11 @@ class ObjectStore:
 @contextmanager
 def running_object_store(folder: Path) -> Iterator[ObjectStore]:
     """Install and start a server whose objects end with it."""
-    python = folder / "moto" / "bin" / "python"
-    venv.create(folder / "moto", with_pip=True)
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    pip = [str(python), "-m", "pip", "install", "--quiet", "moto[server]==5.*"]
-    subprocess.run(pip, check=True, timeout=_INSTALL_SECONDS, env=environment)
+    programs = install(folder / "moto", "moto[server]==5.*")
     port = free_port()
-    command = [str(python), "-c", _PROGRAM, "-p", str(port)]
+    command = [str(programs / "python"), "-I", "-c", _PROGRAM, "-p", str(port)]
     with (folder / "moto.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         wait_until_listening(process, port, _SECONDS)
         store = ObjectStore(f"http://127.0.0.1:{port}")

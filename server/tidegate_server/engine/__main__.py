@@ -17,12 +17,11 @@ from tidegate_server.core.logs import JsonLines, PrivateLogFile
 from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.core.messages.requests import EngineOptions
 from tidegate_server.engine.gate.gate import install_gate
-from tidegate_server.engine.jvm.cluster_size import cluster_size
+from tidegate_server.engine.jvm.cluster_size import cluster_size, has_executor
 from tidegate_server.engine.jvm.memory import end_without_memory
 from tidegate_server.engine.jvm.references import freeze_references
 from tidegate_server.engine.jvm.session import (
     Directories,
-    has_executor,
     start_spark,
     umask_of,
     warm_up,

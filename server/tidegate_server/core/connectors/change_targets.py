@@ -69,6 +69,21 @@ def taking_of(target: Mark | None, query: str) -> Taking:
     return Taking.BY_KEY if target.key else Taking.ADDED
 
 
+def how_taken(
+    target: Mark | None, query: str, columns: Sequence[str]
+) -> tuple[Taking, tuple[int, ...]]:
+    """Return how a target takes the changes that a query returns, and where its key is in a row.
+
+    :param target: that of :func:`taking_of`.
+    :param columns: those that are written, in order.
+    :raises ChangeError: if the target cannot take them.
+    """
+    taking = taking_of(target, query)
+    if taking is not Taking.BY_KEY or target is None:
+        return taking, ()
+    return taking, key_places(target.key, columns)
+
+
 def key_places(key: Sequence[str], columns: Sequence[str]) -> tuple[int, ...]:
     """Return the positions of a target's key among the columns that are written.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from tidegate_server.core.connectors import generators
@@ -28,6 +28,7 @@ from tidegate_server.core.connectors.mysql import mysql_view
 from tidegate_server.core.connectors.readers import MISSING, READERS
 from tidegate_server.core.connectors.sinks import mark_of
 from tidegate_server.core.connectors.writers import writer_view
+from tidegate_server.core.errors import Code, ServerError, error
 
 PROPERTY = "connector"
 """The property of a view that has the name of its connector."""
@@ -134,6 +135,17 @@ def refused_insert(text: str, given: Mapping[str, str]) -> str | None:
     if given.get(PROPERTY) in _READING:
         return "it was created by an earlier version: create it again"
     return None
+
+
+def unsupported_error(
+    action: str, name: Sequence[str], connector: str | None, reason: str
+) -> ServerError:
+    """Return the error for a change that a table of a connector does not have.
+
+    :param reason: a clause.
+    """
+    what = f"{action} on the table {'.'.join(name)} of the connector {connector}"
+    return error(Code.NOT_SUPPORTED, what=what, hint=f"{reason[0].upper()}{reason[1:]}.")
 
 
 def _reads(text: str, given: Mapping[str, str]) -> str:

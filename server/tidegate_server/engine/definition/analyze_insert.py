@@ -5,22 +5,11 @@ from __future__ import annotations
 from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 
-from tidegate_server.core.connectors.change_targets import (
-    ChangeError,
-    Taking,
-    key_places,
-    taking_of,
-)
-from tidegate_server.core.connectors.tables import connector_of, refused_insert
+from tidegate_server.core.connectors.tables import connector_of, refused_insert, unsupported_error
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import InsertAnalyzed
 from tidegate_server.core.messages.requests import AnalyzeInsert
-from tidegate_server.core.model.names import (
-    TableName,
-    qualify,
-    quote_identifier,
-    visible_name,
-)
+from tidegate_server.core.model.names import qualify, quote_identifier, visible_name
 from tidegate_server.core.sql.streams import Stream, find_stream
 from tidegate_server.engine.definition.analyze import analyze_stream
 from tidegate_server.engine.gate.gate import names_of_parsed
@@ -29,7 +18,7 @@ from tidegate_server.engine.query.connector_views import (
     expand_endless,
     view_text,
 )
-from tidegate_server.engine.query.job_targets import JobTarget, find_target
+from tidegate_server.engine.query.job_targets import changes_taken, find_target
 from tidegate_server.engine.query.references import parse_query, parse_statement
 from tidegate_server.engine.query.resolution import current_place
 from tidegate_server.engine.query.streams import check_rows, with_columns
@@ -106,7 +95,7 @@ def analyze_insert(child: Child, request: AnalyzeInsert, format: TableFormat) ->
             hint="Jobs write into Delta tables, and tables of connectors that are not temporary.",
         )
     if stream.table:
-        _check_changes(stream, found, target, request)
+        changes_taken(found, target, stream, request.sql, request.columns)
     return InsertAnalyzed(
         analysis=analysis, target=target, table_id=found.id, probe=probe, source_id=source_id
     )
@@ -127,22 +116,4 @@ def _check_connector(spark: SparkSession, target: tuple[str, ...]) -> None:
     """Reject a connector's table that is only read; raises NOT_SUPPORTED."""
     found = view_text(spark, target)
     if found is not None and (reason := refused_insert(*found)) is not None:
-        what = f"INSERT on the table {'.'.join(target)} of the connector {connector_of(*found)}"
-        raise error(Code.NOT_SUPPORTED, what=what, hint=f"{reason[0].upper()}{reason[1:]}.")
-
-
-def _check_changes(
-    stream: Stream, target: JobTarget, name: TableName, request: AnalyzeInsert
-) -> None:
-    """Check that a target takes the changes of a table; raises JOB_CHANGES_UNWRITABLE."""
-    try:
-        if taking_of(target.mark, request.sql) is Taking.BY_KEY and target.mark is not None:
-            key_places(target.mark.key, request.columns or target.columns)
-    except ChangeError as problem:
-        raise error(
-            Code.JOB_CHANGES_UNWRITABLE,
-            source=visible_name(TableName(*stream.table)),
-            target=visible_name(name),
-            reason=problem,
-            hint=problem.hint,
-        ) from problem
+        raise unsupported_error("INSERT", target, connector_of(*found), reason)

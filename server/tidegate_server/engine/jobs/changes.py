@@ -10,20 +10,17 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
-from tidegate_server.core.connectors.change_targets import (
-    AFTER,
-    ChangeError,
-    Taking,
-    key_places,
-    taking_of,
-)
+from tidegate_server.core.connectors.change_targets import AFTER, Taking
 from tidegate_server.core.connectors.changes import DELETED
-from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.errors import ServerError
 from tidegate_server.core.jobs import JobInsert
-from tidegate_server.core.model.names import TableName, visible_name
 from tidegate_server.core.sql.streams import Stream
 from tidegate_server.engine.query.connector_sinks import accept_changes
-from tidegate_server.engine.query.job_targets import JobTarget
+from tidegate_server.engine.query.job_targets import (
+    JobTarget,
+    changes_taken,
+    unwritable_error,
+)
 from tidegate_server.engine.query.table_changes import CHANGE, VERSION
 from tidegate_server.engine.storage.exact import WEIGHT, comparable, key_sql, sum_weights
 
@@ -47,14 +44,8 @@ class Changes:
     @classmethod
     def of(cls, stream: Stream, insert: JobInsert, target: JobTarget) -> Changes:
         """Return how a target takes the changes; raises JOB_CHANGES_UNWRITABLE."""
-        try:
-            taking = taking_of(target.mark, insert.query)
-            if taking is not Taking.BY_KEY or target.mark is None:
-                return cls(stream, insert, taking)
-            places = key_places(target.mark.key, insert.columns or target.columns)
-        except ChangeError as problem:
-            raise _error(stream, insert, str(problem), problem.hint) from problem
-        return cls(stream, insert, taking, places)
+        taking, key = changes_taken(target, insert.target, stream, insert.query, insert.columns)
+        return cls(stream, insert, taking, key)
 
     @property
     def tells_deleted(self) -> bool:
@@ -92,11 +83,11 @@ class Changes:
             if ambiguous is not None:
                 reason = f"version {ambiguous} has several rows with the same key"
                 hint = "The key of the target must identify the rows of the query."
-                raise _error(self.stream, self.insert, reason, hint)
+                raise self._error(reason, hint)
             if nulls:
                 reason = "columns of its key are NULL"
                 hint = "Leave such rows out with WHERE, or choose another key."
-                raise _error(self.stream, self.insert, reason, hint)
+                raise self._error(reason, hint)
             yield net.drop(_AMBIGUOUS) if count else None
         finally:
             net.unpersist()
@@ -109,10 +100,13 @@ class Changes:
         removed = _least_version(net.where(F.col(WEIGHT) < 0))
         if removed is not None:
             reason = f"version {removed} updates or deletes rows, and it only takes new ones"
-            raise _error(self.stream, self.insert, reason, _USE_KEY)
+            raise self._error(reason, _USE_KEY)
         copies = F.explode(F.array_repeat(F.lit(0), F.col(WEIGHT).cast("int")))
         added = net.select(*names, copies).select(*names)
         return None if added.isEmpty() else added
+
+    def _error(self, reason: str, hint: str) -> ServerError:
+        return unwritable_error(self.stream, self.insert.target, reason, hint)
 
 
 def net_by_key(rows: DataFrame, key: Sequence[str]) -> DataFrame:
@@ -169,13 +163,3 @@ def _is_after() -> Column:
 def _least_version(rows: DataFrame) -> int | None:
     found = rows.agg(F.min(VERSION)).first()
     return None if found is None else found[0]
-
-
-def _error(stream: Stream, insert: JobInsert, reason: str, hint: str) -> ServerError:
-    return error(
-        Code.JOB_CHANGES_UNWRITABLE,
-        source=visible_name(TableName(*stream.table)),
-        target=visible_name(insert.target),
-        reason=reason,
-        hint=hint,
-    )

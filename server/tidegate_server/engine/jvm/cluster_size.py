@@ -10,9 +10,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tidegate_server.engine.storage.jvm import count_executors
+
 logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 10.0
+_EXECUTOR_SECONDS = 15.0
+"""How long the start of an engine waits for an executor."""
+_POLL_SECONDS = 0.2
 
 
 def configured_cores(settings: Mapping[str, str]) -> int | None:
@@ -93,10 +98,25 @@ class ClusterSize:
 def executor_cores(spark: SparkSession) -> int:
     """Return the cores of the executors of a cluster; 0 if there is none, or no cluster."""
     context: Any = spark.sparkContext._jsc.sc()
-    # The driver is among the executors.
-    if context.isLocal() or len(context.statusTracker().getExecutorInfos()) <= 1:
+    if context.isLocal() or not count_executors(context):
         return 0
     return int(context.defaultParallelism())
+
+
+def has_executor(spark: SparkSession, seconds: float = _EXECUTOR_SECONDS) -> bool:
+    """Wait for a first executor; return whether there is one.
+
+    On a cluster without room for another application there is none, perhaps for hours.
+    """
+    context: Any = spark.sparkContext._jsc.sc()
+    if context.isLocal():
+        return True
+    deadline = time.monotonic() + seconds
+    while not count_executors(context):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
 
 
 def cluster_size(spark: SparkSession, given: Mapping[str, str]) -> ClusterSize | None:

@@ -7,12 +7,10 @@ import logging
 import os
 import re
 import shutil
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyspark
 from pyspark.sql import SparkSession
@@ -79,9 +77,6 @@ _SECRETS = (
 # Results whose size Spark underestimated are also collected directly.
 _RESULT_LIMIT_FACTOR = 4
 _WARM_QUERIES = 20
-_EXECUTOR_SECONDS = 15.0
-"""How long the start of an engine waits for an executor."""
-_POLL_SECONDS = 0.2
 _MEBIBYTES_A_TABLE = 8
 """Heap per table whose newest state Delta caches. A state takes 0.3 to 2.4 MiB, so the cache takes
 at most a third of the heap; Delta's default is 10,000 tables."""
@@ -354,23 +349,6 @@ def _prepare_environment(options: EngineOptions) -> None:
 def _write_log_settings(logs: Path) -> None:
     text = _LOG4J.format(logs=logs, secrets=_SECRETS.replace("\\", "\\\\"))
     (logs / "log4j2.properties").write_text(text, encoding="utf-8")
-
-
-def has_executor(spark: SparkSession, seconds: float = _EXECUTOR_SECONDS) -> bool:
-    """Wait for a first executor; return whether there is one.
-
-    On a cluster without room for another application there is none, perhaps for hours.
-    """
-    context: Any = spark.sparkContext._jsc.sc()
-    if context.isLocal():
-        return True
-    deadline = time.monotonic() + seconds
-    tracker = context.statusTracker()
-    while len(tracker.getExecutorInfos()) <= 1:  # the driver is among them
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(_POLL_SECONDS)
-    return True
 
 
 def warm_up(spark: SparkSession) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.answers import Progress
 from tidegate_server.core.model.runs import RunMetrics
-from tidegate_server.engine.storage.jvm import items, java
+from tidegate_server.engine.storage.jvm import count_executors, items, java
 
 logger = logging.getLogger(__name__)
 
@@ -127,12 +127,9 @@ class Operations:
 
     def starves(self, operation_id: str) -> bool:
         """Return whether Spark runs a job of the operation although there is no executor."""
-        if self._local:
+        if self._local or count_executors(self._context):
             return False
         tracker = self._context.statusTracker()
-        executors = len(tracker.getExecutorInfos()) - 1  # the driver is among them
-        if executors > 0:
-            return False
         active = set(tracker.getActiveJobIds())
         return not active.isdisjoint(tracker.getJobIdsForTag(operation_id))
 

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.connectors.sinks import mark_of
-from tidegate_server.core.connectors.tables import connector_of, refused_insert
+from tidegate_server.core.connectors.tables import connector_of, refused_insert, unsupported_error
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.names import (
     DEFAULT_CATALOG,
@@ -160,8 +160,7 @@ def _as_written(
     if target.action == "INSERT":
         reason = refused_insert(*found) or ""
     if reason:
-        what = f"{target.action} on the table {'.'.join(target.name)} of the connector {connector}"
-        raise error(Code.NOT_SUPPORTED, what=what, hint=f"{reason[0].upper()}{reason[1:]}.")
+        raise unsupported_error(target.action, target.name, connector, reason)
     mark = mark_of(found[0])
     if mark is None or not mark.path:
         return None

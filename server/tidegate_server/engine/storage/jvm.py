@@ -66,6 +66,11 @@ def _class_names(client: Any) -> Java:
     return Java(JavaClass("org.apache.commons.lang3.ClassUtils", client))
 
 
+def count_executors(context: Any) -> int:
+    """Return the number of executors that a cluster has given to Spark's Java context."""
+    return len(context.statusTracker().getExecutorInfos()) - 1  # the driver is among them
+
+
 def string_array(spark: SparkSession, parts: Sequence[str]) -> Any:
     """Return an array of Java strings."""
     gateway: Any = spark.sparkContext._gateway

@@ -160,13 +160,17 @@ def load_target(name: str, engines: Mapping[str, EngineTargetSection], table_id:
 
     An engine that is no longer configured remains the target: it is not replaced by another.
     """
-    folded = {each.lower(): each for each in engines}
-    found = folded.get(name.strip().lower())
+    found = _folded(engines).get(name.strip().lower())
     if found is None:
         return Target(engine=name.strip())
     section = engines[found]
     cluster = f"tidegate-{table_id[:8]}-load" if section.application else ""
     return Target(section.mode, found, cluster)
+
+
+def _folded(engines: Mapping[str, EngineTargetSection]) -> dict[str, str]:
+    """Return the names of sections by those in lower case."""
+    return {name.lower(): name for name in engines}
 
 
 def known_engine(
@@ -178,7 +182,7 @@ def known_engine(
 
     :raises ServerError: MT_OPTION_VALUE if there is none.
     """
-    folded = {each.lower(): each for each in engines}
+    folded = _folded(engines)
     if (found := folded.get(name.lower())) is not None:
         return found
     near = difflib.get_close_matches(name.lower(), folded, n=1)

@@ -1,4 +1,4 @@
-"""Environments with a wheel and its dependencies, no more."""
+"""Environments of Python with packages and their dependencies, no more."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def succeed(*command: str | Path, timeout: float = 600) -> str:
     return done.stdout
 
 
-def install(folder: Path, wheel: Path, extras: str = "", *others: str) -> Path:
-    """Return the bin directory of an environment with the wheel and its dependencies only."""
+def install(folder: Path, *packages: str | Path) -> Path:
+    """Return the bin directory of an environment with packages, or wheels, and what they need."""
     venv.create(folder, with_pip=True)
     pip = (folder / "bin" / "python", "-m", "pip", "install", "--quiet")
-    succeed(*pip, f"{wheel}{extras}", *others, timeout=1800)
+    succeed(*pip, *packages, timeout=1800)
     return folder / "bin"
