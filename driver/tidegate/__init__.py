@@ -97,6 +97,7 @@ def connect(
     schema: str | None = None,
     settings: Mapping[str, str] | None = None,
     *,
+    socket: str | None = None,
     connect_timeout: float | None = None,
     timeout: float | None = None,
     query_timeout: int | None = None,
@@ -124,6 +125,7 @@ def connect(
     :param schema: the current schema, ``default`` if left out.
     :param settings: settings of the session, as SET would make them; a key beginning with
         ``hivevar:`` is a variable.
+    :param socket: path of the Unix socket on which the server listens, instead of host and port.
     :param connect_timeout: seconds in which the session must open, 60 if left out.
     :param timeout: seconds that one reply may take, unlimited if left out. A statement that runs
         long takes many replies, and the server may hold each of them for 5 seconds.
@@ -146,6 +148,7 @@ def connect(
     given: dict[str, Any] = {
         "host": None if host is None or is_url(host) else host,
         "port": port,
+        "socket": socket,
         "user": user,
         "password": password,
         "auth": auth,

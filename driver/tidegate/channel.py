@@ -185,12 +185,18 @@ class Channel:
 
 
 def _unreachable(options: ConnectOptions, error: BaseException) -> OperationalError:
-    where = f"{options.host}:{options.port}"
+    where = options.address
     if isinstance(error, TimeoutError):
         return OperationalError(
             f"no answer from {where} within {options.connect_timeout:g} s",
             sqlstate="08001",
             hint=f"Check host, port, firewall, and whether the server expects auth={options.auth}.",
+        )
+    if options.socket and isinstance(error, ConnectionRefusedError | FileNotFoundError):
+        return OperationalError(
+            f"no server listens on the socket {where}",
+            sqlstate="08001",
+            hint="Check the path, and that the server runs; its configuration is server.socket.",
         )
     if isinstance(error, ConnectionRefusedError):
         return OperationalError(

@@ -94,11 +94,13 @@ class Connection:
 
     def _dial(self) -> SocketTransport | HttpTransport:
         options = self._options
-        where, timeout, tls = (options.host, options.port), options.connect_timeout, self._tls
+        timeout, tls = options.connect_timeout, self._tls
         if options.transport == "binary":
-            return SocketTransport(*where, timeout=timeout, tls=tls)
+            address = options.socket or (options.host, options.port)
+            return SocketTransport(address, timeout=timeout, tls=tls)
         return HttpTransport(
-            *where,
+            options.host,
+            options.port,
             path=options.http_path,
             authorization=partial(authorization, options),
             timeout=timeout,
@@ -135,9 +137,7 @@ class Connection:
         """Whether results arrive in Arrow's format."""
         self.fetch_size = options.fetch_size or _suggested_fetch_size(self.server_settings)
         """Rows per fetch."""
-        logger.info(
-            "session opened on %s:%s as %s", options.host, options.port, options.user or "default"
-        )
+        logger.info("session opened on %s as %s", options.address, options.user or "default")
 
     @property
     def closed(self) -> bool:
@@ -284,7 +284,7 @@ class Connection:
 
 def _no_session(options: ConnectOptions, error: OperationalError) -> OperationalError:
     return OperationalError(
-        f"{options.host}:{options.port} accepted the connection but opened no session: {error}",
+        f"{options.address} accepted the connection but opened no session: {error}",
         sqlstate="08001",
         hint=f"Check that it is a HiveServer2 and expects auth={options.auth}.",
     )

@@ -30,6 +30,7 @@ class ConnectOptions:
 
     host: str = "localhost"
     port: int = DEFAULT_PORT
+    socket: str | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     auth: str = "NONE"
@@ -55,12 +56,19 @@ class ConnectOptions:
                 f"expected transport to be one of {', '.join(TRANSPORTS)}, but "
                 f"{self.transport!r} came"
             )
+        if self.socket and (self.ssl or self.transport != "binary"):
+            raise InterfaceError("a socket needs transport=binary, and no TLS")
         if not self.ssl and (self.ca or self.cert or self.key or not self.verify):
             raise InterfaceError("ca, cert, key and verify mean nothing without ssl=true")
         if self.auth.upper() == "TOKEN" and (self.token is None or self.transport == "http"):
             raise InterfaceError("auth=TOKEN needs a delegation token, and transport=binary")
         if self.token is not None and self.transport != "http" and self.auth.upper() != "TOKEN":
             raise InterfaceError("a token needs transport=http, or auth=TOKEN if it is delegated")
+
+    @property
+    def address(self) -> str:
+        """Where the server listens, for messages."""
+        return self.socket or f"{self.host}:{self.port}"
 
 
 def is_url(text: str) -> bool:
@@ -99,6 +107,7 @@ def _parse_native(url: str) -> ConnectOptions:
     return ConnectOptions(
         host=parts.hostname or "localhost",
         port=DEFAULT_PORT if port is None else port,
+        socket=query.pop("socket", None),
         user=None if parts.username is None else unquote(parts.username),
         password=None if parts.password is None else unquote(parts.password),
         auth=query.pop("auth", "NONE"),

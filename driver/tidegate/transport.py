@@ -1,4 +1,4 @@
-"""A blocking TCP socket as a Thrift transport."""
+"""A blocking socket as a Thrift transport."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import ssl
 from typing import Any, Final, Protocol
 
 from thrift.transport.TTransport import TTransportBase, TTransportException
+
+Address = tuple[str, int] | str
+"""Host and port, or the path of a Unix socket."""
 
 # Seconds before the first probe, seconds between probes, probes until the peer counts as dead;
 # the system's own first probe comes after two hours.
@@ -22,6 +25,17 @@ def keep_alive(opened: socket.socket) -> None:
     for option, value in _KEEP_ALIVE.items():
         if hasattr(socket, option):
             opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def _connect_locally(path: str, timeout: float | None) -> socket.socket:
+    opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        opened.settimeout(timeout)
+        opened.connect(path)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 def wait_readable(opened: socket.socket) -> None:
@@ -52,18 +66,19 @@ class Transport(Protocol):
 
 
 class SocketTransport(TTransportBase):  # type: ignore[misc]
-    """A TCP connection with keep-alive, so that silent statements survive idle links."""
+    """A connection over TCP, with keep-alive so that long statements survive idle links, or over
+    a Unix socket.
+    """
 
     def __init__(
         self,
-        host: str,
-        port: int,
+        address: Address,
         *,
         timeout: float | None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """``timeout`` in seconds holds for connecting and for every read and write."""
-        self._address = (host, port)
+        self._address = address
         self._timeout = timeout
         self._tls = tls
         self._socket: socket.socket | None = None
@@ -73,6 +88,9 @@ class SocketTransport(TTransportBase):  # type: ignore[misc]
 
         :raises OSError: if that fails.
         """
+        if isinstance(self._address, str):
+            self._socket = _connect_locally(self._address, self._timeout)
+            return
         opened = socket.create_connection(self._address, timeout=self._timeout)
         try:
             keep_alive(opened)

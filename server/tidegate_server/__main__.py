@@ -6,9 +6,15 @@ import argparse
 import difflib
 import errno
 import importlib.util
+import os
 import re
+import signal
 import sys
+import tempfile
+import threading
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
@@ -96,9 +102,10 @@ def main(arguments: list[str] | None = None) -> int:
             return _passwd(given[1:])
         options = _parser().parse_args(given)
         _check_extra()
-        config = _config(options)
-        java = _java()
-        return _serve(config, java, options)
+        with _private_directory(options) as directory:
+            config = _config(options, directory)
+            java = _java()
+            return _serve(config, java, options)
     except UsageError as error:
         for line in str(error).splitlines():
             sys.stderr.write(f"tidegate-server: {line}\n")
@@ -140,6 +147,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--demo", action="store_true", help="run the demo pipeline as well")
     parser.add_argument(
+        "--embedded",
+        action="store_true",
+        help="serve the program that starts this command: listen on a private socket, which "
+        "the ready file names, and stop when standard input is closed; without --data, the data "
+        "is deleted then",
+    )
+    parser.add_argument(
         "--recover-catalog",
         action="store_true",
         help="after store or metastore were lost: restore, from the tables in the warehouse, "
@@ -149,7 +163,8 @@ def _parser() -> argparse.ArgumentParser:
         "--ready-file",
         type=Path,
         metavar="FILE",
-        help="write host, port and process ids as JSON to this file, on every start of an engine",
+        help="write host, port and process ids as JSON to this file, on every start of an engine; "
+        "- is standard output",
     )
     return parser
 
@@ -222,7 +237,26 @@ def _path(key: str) -> list[str]:
     return key.split(".")
 
 
-def _config(options: argparse.Namespace) -> Config:
+@contextmanager
+def _private_directory(options: argparse.Namespace) -> Iterator[Path | None]:
+    """Provide a temporary directory to an embedded server, and stop it with its parent."""
+    if not options.embedded:
+        yield None
+        return
+    # Not $TMPDIR, which may be too long for the path of a socket.
+    with tempfile.TemporaryDirectory(prefix="tidegate-", dir="/tmp") as directory:
+        threading.Thread(target=_await_parent, name="parent", daemon=True).start()
+        yield Path(directory)
+
+
+def _await_parent() -> None:
+    """Stop this process when its standard input is closed, as the death of its parent does."""
+    while sys.stdin.buffer.read(4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _config(options: argparse.Namespace, private: Path | None) -> Config:
     # Imported late: the extra's packages were checked just before.
     from pydantic import ValidationError
     from pydantic_settings import SettingsError
@@ -230,6 +264,9 @@ def _config(options: argparse.Namespace) -> Config:
     from tidegate_server.core.config import load_config
 
     given = overrides(options)
+    if private is not None:
+        given.setdefault("data", str(private / "data"))
+        given.setdefault("server", {})["socket"] = str(private / "socket")
     try:
         config = load_config(options.config, given)
     except FileNotFoundError as error:
@@ -336,7 +373,10 @@ def _explain(error: OSError, config: Config) -> NoReturn:
     match error.errno:
         case errno.EADDRINUSE:
             taken = error.filename or address
-            text = f"Another program listens on {taken}: stop it or choose another --port."
+            other = "server.socket" if config.server.socket else "--port"
+            text = f"Another program listens on {taken}: stop it or choose another {other}."
+        case errno.ENAMETOOLONG if config.server.socket:
+            text = f"The path of a socket may have 103 bytes: choose another than {error.filename}."
         case errno.EADDRNOTAVAIL:
             text = f"This machine has no address {config.server.host}: choose another --host."
         case code if code in _UNUSABLE:

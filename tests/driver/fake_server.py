@@ -143,7 +143,7 @@ class FakeServer:
             self._start(self._serve, opened)
 
     def _serve(self, opened: socket.socket) -> None:
-        inner = SocketTransport("", 0, timeout=None)
+        inner = SocketTransport(("", 0), timeout=None)
         inner._socket = opened
         try:
             transport: Any = TBufferedTransport(inner)

@@ -168,7 +168,7 @@ def test_a_closed_connection_refuses() -> None:
 
 def test_idle_connections_are_kept_alive() -> None:
     with FakeServer() as server:
-        transport = SocketTransport("127.0.0.1", server.port, timeout=10)
+        transport = SocketTransport(("127.0.0.1", server.port), timeout=10)
         transport.open()
         opened = transport._require_socket()
         assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
@@ -197,7 +197,7 @@ def test_any_transport_can_be_spoken_over() -> None:
     with FakeServer({"q": NUMBERS}) as server:
 
         def transport() -> SocketTransport:
-            return SocketTransport("127.0.0.1", server.port, timeout=10)
+            return SocketTransport(("127.0.0.1", server.port), timeout=10)
 
         with tidegate.connect("elsewhere", transport=transport) as connection:
             assert connection.cursor().execute("q").fetchall() == [(1,)]

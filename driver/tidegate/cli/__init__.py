@@ -10,8 +10,9 @@ from getpass import getpass
 from importlib.util import find_spec
 
 import tidegate
-from tidegate.cli.arguments import Arguments, Script, Source, parse
+from tidegate.cli.arguments import Arguments, Script, Source, Target, parse
 from tidegate.cli.commands import QuitShellError, run_command
+from tidegate.cli.embedded import EmbeddedServerError, embedded_server
 from tidegate.cli.files import STDIN, UnreadableFileError, read_script
 from tidegate.cli.formats import MissingExtraError
 from tidegate.cli.report import describe_error
@@ -53,6 +54,29 @@ def _main(arguments: Arguments, connect: Connect) -> int:
     target = arguments.target
     if arguments.ask_password:
         target = replace(target, password=getpass("Password: "))
+    if not arguments.embedded:
+        return _work(bench, target, scripts, shell, force=arguments.force)
+    progress = sys.stderr if bench.display.progress else None
+    try:
+        with embedded_server(arguments.data, progress) as socket:
+            if arguments.data is None and shell is not None:
+                bench.display.notice("[INFO] The data is deleted at the end: --data DIR keeps it.")
+            target = replace(target, socket=socket)
+            return _work(bench, target, scripts, shell, force=arguments.force)
+    except EmbeddedServerError as error:
+        bench.display.write_error(f"ERROR {error}")
+        return NO_CONNECTION
+
+
+def _work(
+    bench: Workbench,
+    target: Target,
+    scripts: Sequence[tuple[str, str | None]],
+    shell: Callable[[Workbench], None] | None,
+    *,
+    force: bool,
+) -> int:
+    """Connect, run the scripts and the shell, and return the exit status."""
     try:
         bench.open(connect_options(target))
     except tidegate.InterfaceError as error:
@@ -62,7 +86,7 @@ def _main(arguments: Arguments, connect: Connect) -> int:
         bench.display.write_error(describe_error(error))
         return NO_CONNECTION
     try:
-        succeeded = _run(bench, scripts, force=arguments.force)
+        succeeded = _run(bench, scripts, force=force)
         if shell is not None and succeeded:
             shell(bench)
     finally:

@@ -22,6 +22,7 @@ examples:
   tidegate -f nightly.sql --set spark.sql.shuffle.partitions=8
   tidegate --format csv -e "SELECT * FROM t" | head
   echo "SELECT 1" | tidegate --format json          read the script from standard input
+  tidegate --embedded --data ./lake                 open it on a private server that ends with it
 
 In the shell a statement ends with ';', !help lists the commands, Ctrl-C cancels the running
 statement on the server, Ctrl-D leaves.
@@ -53,6 +54,7 @@ class Target:
     url: str | None = None
     host: str | None = None
     port: int | None = None
+    socket: str | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     auth: str | None = None
@@ -74,6 +76,9 @@ class Arguments:
     force: bool = False
     quiet: bool = False
     ask_password: bool = False
+    embedded: bool = False
+    data: str | None = None
+    """Data directory of the embedded server; None for a temporary one."""
 
 
 def parse(argv: Sequence[str]) -> Arguments:
@@ -83,10 +88,12 @@ def parse(argv: Sequence[str]) -> Arguments:
     """
     parser = _parser()
     given = parser.parse_args(argv)
+    _check_server(parser, given)
     target = Target(
-        url=given.url,
+        url=None if given.embedded else given.url or os.environ.get("TIDEGATE_URL"),
         host=given.host,
         port=given.port,
+        socket=given.socket,
         user=given.user,
         password=_password(parser, given),
         auth=given.auth,
@@ -94,8 +101,6 @@ def parse(argv: Sequence[str]) -> Arguments:
         settings=tuple(given.set),
         defaults=_defaults(parser, given),
     )
-    if given.url and (given.host or given.port):
-        parser.error("-u already names the server: leave out --host and --port")
     return Arguments(
         target=target,
         scripts=tuple(given.scripts),
@@ -105,7 +110,25 @@ def parse(argv: Sequence[str]) -> Arguments:
         force=given.force,
         quiet=given.quiet,
         ask_password=given.password is _ASK,
+        embedded=given.embedded,
+        data=given.data,
     )
+
+
+def _check_server(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
+    """Reject options that name two servers."""
+    ways = {
+        "-u": given.url,
+        "--socket": given.socket,
+        "--host and --port": given.host or given.port,
+        "--embedded": given.embedded,
+    }
+    chosen = [name for name, value in ways.items() if value]
+    if len(chosen) > 1:
+        first, second, *_ = chosen
+        parser.error(f"{first} already names the server: leave out {second}")
+    if given.data is not None and not given.embedded:
+        parser.error("--data is the data directory of --embedded: a server has its own")
 
 
 _ASK = "\0ask"
@@ -130,12 +153,22 @@ def _add_server(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "-u",
         "--url",
-        default=os.environ.get("TIDEGATE_URL"),
         help="tidegate://user@host:port/schema?auth=… or jdbc:hive2://… "
         "(default: environment variable TIDEGATE_URL)",
     )
     group.add_argument("--host", help="name or address of the server (default: localhost)")
     group.add_argument("--port", type=int, help="its Thrift port (default: 10000)")
+    group.add_argument("--socket", metavar="PATH", help="its Unix socket, instead of host and port")
+    group.add_argument(
+        "--embedded",
+        action="store_true",
+        help="start a private server, which ends with this command",
+    )
+    group.add_argument(
+        "--data",
+        metavar="DIR",
+        help="where --embedded keeps its data; without it they are deleted at the end",
+    )
     group.add_argument("-n", "--user", help="user name")
     group.add_argument(
         "-p", "--password", nargs="?", const=_ASK, help="password; asked for when left out"

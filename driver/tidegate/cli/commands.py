@@ -106,14 +106,14 @@ def _connect(bench: Workbench, arguments: Sequence[str]) -> None:
     if len(arguments) > 2:
         options = replace(options, password=arguments[2])
     bench.open(options)
-    bench.display.notice(f"[INFO] Connected to {options.host}:{options.port}.")
+    bench.display.notice(f"[INFO] Connected to {options.address}.")
 
 
 def _reconnect(bench: Workbench, arguments: Sequence[str]) -> None:
     if bench.options is None:
         raise CommandError("There was no connection yet: use !connect URL.")
     bench.open(bench.options)
-    bench.display.notice(f"[INFO] Connected to {bench.options.host}:{bench.options.port}.")
+    bench.display.notice(f"[INFO] Connected to {bench.options.address}.")
 
 
 def _close(bench: Workbench, arguments: Sequence[str]) -> None:

@@ -86,6 +86,7 @@ def connect_options(target: Target) -> ConnectOptions:
         base,
         host=host or base.host,
         port=base.port if target.port is None else target.port,
+        socket=target.socket or base.socket,
         user=base.user if target.user is None else target.user,
         password=base.password if target.password is None else target.password,
         auth=target.auth or base.auth,

@@ -56,7 +56,7 @@ def run_shell(bench: Workbench) -> None:
     """Read statements and run them until the user leaves."""
     completer = ShellCompleter(lambda: _names(bench))
     session = _session(completer)
-    where = f"{bench.options.host}:{bench.options.port}" if bench.options else "nothing"
+    where = bench.options.address if bench.options else "nothing"
     bench.display.notice(f"tidegate {__version__}, connected to {where}. !help helps.")
 
     def command(bench: Workbench, line: str) -> None:

@@ -40,6 +40,8 @@ class ServerSection(Section):
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 10000
+    socket: str = ""
+    """Path of a Unix socket to listen on instead of ``host`` and ``port``."""
     auth: AuthMethod = "NONE"
     insecure: bool = False
     """Allow a non-loopback address without authentication."""
@@ -80,11 +82,12 @@ class ServerSection(Section):
         """The port of the REST interface; None means none.
 
         Unless configured it follows ``port``, so that two gateways on one machine need to differ
-        in one key only.
+        in one key only. A server on a socket has none.
         """
-        if self.http_port == -1:
+        configured = "http_port" in self.model_fields_set
+        if self.http_port == -1 or (self.socket and not configured):
             return None
-        if "http_port" in self.model_fields_set:
+        if configured:
             return self.http_port
         return 0 if self.port == 0 or self.port > 65533 else self.port + 2
 

@@ -378,7 +378,9 @@ class Gateway:
 
     @property
     def address(self) -> str:
-        """Host and port as written in a URL."""
+        """Host and port as written in a URL, or the path of the socket."""
+        if self.config.server.socket:
+            return self.config.server.socket
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
+from urllib.parse import quote
 
 import msgspec
 
@@ -29,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 _DEMO_SECONDS = 10.0
 _SIGNAL_SECONDS = 0.5
+STANDARD_OUTPUT = "-"
+"""The ready file that means standard output, with a line for each change."""
 _WRITING = threading.Lock()
 """Held while the ready file is written."""
 
@@ -83,6 +86,7 @@ def describe(gateway: Gateway, info: EngineInfo | None) -> Mapping[str, object]:
     return {
         "host": gateway.host,
         "port": gateway.port,
+        "socket": gateway.config.server.socket or None,
         "http_port": gateway.http_port,
         "pid": os.getpid(),
         "engine": engine,
@@ -92,6 +96,12 @@ def describe(gateway: Gateway, info: EngineInfo | None) -> Mapping[str, object]:
 
 def connection_help(address: str) -> str:
     """Return instructions for connecting to a gateway that listens on ``address``."""
+    if "/" in address:
+        return (
+            f"  {_program('tidegate')} -u 'tidegate:///?socket={quote(address)}'\n"
+            f'  python: tidegate.connect(socket="{address}")\n'
+            "Ctrl-C stops everything."
+        )
     host, _, port = address.rpartition(":")
     return (
         f"  {_program('beeline')} -u jdbc:hive2://{address}/\n"
@@ -124,10 +134,15 @@ def _write_ready(gateway: Gateway, file: Path | None) -> None:
     """Describe the gateway in its ready file; called from the threads of all engines."""
     if file is None:
         return
+    text = json.dumps(describe(gateway, gateway.engine_info))
     with _WRITING:
+        if str(file) == STANDARD_OUTPUT:
+            sys.stdout.write(f"{text}\n")
+            sys.stdout.flush()
+            return
         # Written to another file and renamed, so that a waiting process never reads a partial one.
         partial = file.with_name(f"{file.name}.partial")
-        partial.write_text(json.dumps(describe(gateway, gateway.engine_info)))
+        partial.write_text(text)
         partial.replace(file)
 
 
@@ -153,7 +168,9 @@ def _signals(stop: threading.Event, gateway: Gateway, say: Callable[[str], None]
 def _demo(gateway: Gateway) -> Iterator[None]:
     """Run the demo pipeline in its own process; Ctrl-C reaches it directly as well."""
     command = [sys.executable, "-P", "-m", "tidegate_server.gateway.demo"]
-    child = subprocess.Popen([*command, "--host", gateway.host, "--port", str(gateway.port)])
+    socket = gateway.config.server.socket
+    host = f"tidegate:///?socket={quote(socket)}" if socket else gateway.host
+    child = subprocess.Popen([*command, "--host", host, "--port", str(gateway.port)])
     try:
         yield
     finally:

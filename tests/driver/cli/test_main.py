@@ -177,7 +177,15 @@ def test_wrong_usage_is_status_2(server: FakeServer, arguments: list[str]) -> No
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--nope"], ["--format", "xml"], ["--set", "novalue"], ["-u", "tidegate://a", "--port", "1"]],
+    [
+        ["--nope"],
+        ["--format", "xml"],
+        ["--set", "novalue"],
+        ["-u", "tidegate://a", "--port", "1"],
+        ["-u", "tidegate://a", "--embedded"],
+        ["--socket", "/run/tidegate", "--port", "1"],
+        ["--data", "lake"],
+    ],
 )
 def test_wrong_arguments_are_status_2(server: FakeServer, arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -199,6 +207,13 @@ def test_url_and_arguments_name_the_server_together(server: FakeServer) -> None:
     assert (options.host, options.port, options.auth) == ("gateway", 10001, "NOSASL")
     assert (options.user, options.password, options.schema) == ("bob", "pw", "hr")
     assert options.settings == {"a": "1", "b": "2=3"}
+
+
+def test_a_socket_is_an_address(server: FakeServer) -> None:
+    run(server, "-u", "tidegate:///sales?socket=%2Frun%2Ftide%20gate", "-e", "one")
+    run(server, "--socket", "/run/tidegate", "-e", "one")
+    assert [options.address for options in server.options] == ["/run/tide gate", "/run/tidegate"]
+    assert server.options[0].schema == "sales"
 
 
 def test_settings_come_from_files_the_url_and_arguments(

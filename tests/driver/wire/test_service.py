@@ -48,8 +48,8 @@ def test_an_unknown_call_has_no_classes() -> None:
     "transport",
     [
         TMemoryBuffer(b""),
-        TBufferedTransport(SocketTransport("", 0, timeout=None)),
-        SaslTransport(SocketTransport("", 0, timeout=None)),
+        TBufferedTransport(SocketTransport(("", 0), timeout=None)),
+        SaslTransport(SocketTransport(("", 0), timeout=None)),
     ],
     ids=["memory", "buffered", "sasl"],
 )
@@ -58,7 +58,7 @@ def test_the_driver_speaks_the_accelerated_protocol(transport: Any) -> None:
 
 
 def test_a_transport_that_c_cannot_read_is_not_accelerated() -> None:
-    assert not is_accelerated(accelerated_protocol(SocketTransport("", 0, timeout=None)))
+    assert not is_accelerated(accelerated_protocol(SocketTransport(("", 0), timeout=None)))
 
 
 def test_c_and_python_write_the_same_bytes() -> None:

@@ -170,7 +170,7 @@ def check_exposure(config: Config) -> None:
     :raises ServerError: INSECURE_ADDRESS or INSECURE_PASSWORDS.
     """
     server = config.server
-    if is_loopback(server.host):
+    if server.socket or is_loopback(server.host):
         return
     where = server.host or "every address"
     if server.auth in UNCHECKED:

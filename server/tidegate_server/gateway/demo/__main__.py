@@ -111,16 +111,15 @@ def _watch_until(watch: Watch, due: float) -> None:
 
 def _follow(watch: Watch, say: Say, *, once: bool) -> None:
     """Keep watching; with ``once`` only until both tables have everything."""
-    level = False
+    counts = watch.counts()
     while True:
-        watch.report_new()
-        counts = watch.counts()
-        if counts.level and not level:
+        if counts.level:
             say(summary(counts))
-        level = counts.level
-        if once and level:
-            return
-        time.sleep(2.0)
+            if once:
+                return
+        while not watch.report_new():
+            time.sleep(2.0)
+        counts = watch.counts()
 
 
 def describe(loaded: Loaded) -> str:

@@ -78,11 +78,16 @@ class Watch:
         """Note that the sources of dwd_flights were changed at ``moment`` (UTC)."""
         self._waiting.append(moment)
 
-    def report_new(self) -> None:
-        """Report the refreshes that ended since the last report, oldest first."""
-        for refresh in self._new():
+    def report_new(self) -> bool:
+        """Report the refreshes that ended since the last report, oldest first.
+
+        :return: whether there were any.
+        """
+        new = self._new()
+        for refresh in new:
             self._reported.add(refresh.refresh_id)
             self._say(f"    {describe(refresh)}{self._age(refresh)}")
+        return bool(new)
 
     def counts(self) -> Counts:
         """Return the row counts of the layers."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 import socket
 import ssl
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from tidegate_server.gateway.auth.base import Peer
@@ -19,6 +23,8 @@ from tidegate_server.gateway.protocol.tls import Certificates
 logger = logging.getLogger(__name__)
 
 _BACKLOG: Final = 1024
+_SOCKET_PATH_LIMIT: Final = 103
+"""Bytes; Linux allows 107, macOS 103."""
 _ACCEPT_PAUSE: Final = 1.0
 """Seconds to stop accepting after the system has run out of sockets."""
 
@@ -41,6 +47,10 @@ class Reader(asyncio.StreamReader):
             return
         self._handle = None
         super().feed_data(data)
+
+
+_LOCAL: Final = "127.0.0.1"
+"""Address of clients on a Unix socket: for logs, rights and TLS they are on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +82,48 @@ async def bind(host: str, port: int) -> list[socket.socket]:
     return listening
 
 
+def bind_socket(path: Path) -> list[socket.socket]:
+    """Return a listening Unix socket that only this account can connect to.
+
+    A socket that a killed server left at the path is replaced.
+
+    :raises OSError: if the path cannot be used: another server listens on it (EADDRINUSE), it is
+        too long, or it is not a socket.
+    """
+    if len(os.fsencode(path)) > _SOCKET_PATH_LIMIT:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), str(path))
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if _is_abandoned(path):
+            path.unlink()
+        # Not chmod after bind: until then others could connect.
+        before = os.umask(0o177)
+        try:
+            listening.bind(str(path))
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        finally:
+            os.umask(before)
+        listening.listen(_BACKLOG)
+        listening.setblocking(False)
+    except BaseException:
+        listening.close()
+        raise
+    return [listening]
+
+
+def _is_abandoned(path: Path) -> bool:
+    """Return whether a path is a socket on which nothing listens."""
+    if not path.exists() or not stat.S_ISSOCK(path.stat().st_mode):
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return True
+    return False
+
+
 def accept(listening: socket.socket, take: Callable[[socket.socket, str], None]) -> None:
     """Pass every connection with its address to ``take``, until the loop removes the socket.
 
@@ -94,7 +146,7 @@ def accept(listening: socket.socket, take: Callable[[socket.socket, str], None])
             loop.call_later(_ACCEPT_PAUSE, listen)
             return
         connection.setblocking(False)
-        take(connection, str(address[0]))
+        take(connection, str(address[0]) if address else _LOCAL)
 
     listen()
 
@@ -162,5 +214,7 @@ async def _refuse_tls(connection: socket.socket) -> None:
 
 
 def _tune(connection: socket.socket) -> None:
+    if connection.family == socket.AF_UNIX:
+        return
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from pathlib import Path
 from typing import Final
 
 from tidegate.wire.sasl import SaslError
@@ -23,7 +24,13 @@ from tidegate_server.gateway.protocol.channel import (
 )
 from tidegate_server.gateway.protocol.handler import Caller, Handler
 from tidegate_server.gateway.protocol.http import HttpTransport
-from tidegate_server.gateway.protocol.listen import Streams, accept, bind, open_streams
+from tidegate_server.gateway.protocol.listen import (
+    Streams,
+    accept,
+    bind,
+    bind_socket,
+    open_streams,
+)
 from tidegate_server.gateway.protocol.negotiate import linger, negotiate
 from tidegate_server.gateway.protocol.reply_cache import CachedReplier
 from tidegate_server.gateway.protocol.scan import FrameError, Message
@@ -63,14 +70,18 @@ class ThriftServer:
         """Connections whose task has not started, so that canceling it would not close them."""
 
     async def start(self) -> tuple[str, int]:
-        """Listen, and return the actual host and port.
+        """Listen, and return the actual host and port, which mean nothing on a Unix socket.
 
-        :raises OSError: if the address cannot be bound.
+        :raises OSError: if the address or the socket cannot be used.
         """
-        self._listening = await bind(self._settings.host, self._settings.port)
+        host, port, path = self._settings.host, self._settings.port, self._settings.socket
+        self._listening = bind_socket(Path(path)) if path else await bind(host, port)
         for listening in self._listening:
             accept(listening, self._start_connection)
         self._sweeping = [asyncio.create_task(self._sweep())]
+        if path:
+            logger.info("Listening for HiveServer2 clients on %s", path)
+            return host, port
         host, port = self._listening[0].getsockname()[:2]
         secured = " (TLS)" if self._certificates else ""
         logger.info("Listening for HiveServer2 clients on %s:%s%s", host, port, secured)
@@ -81,6 +92,8 @@ class ThriftServer:
         for listening in self._listening:
             asyncio.get_running_loop().remove_reader(listening)
             listening.close()
+        if self._listening and self._settings.socket:
+            Path(self._settings.socket).unlink(missing_ok=True)
         ending = [*self._sweeping, *self._connections]
         for task in ending:
             task.cancel()
