@@ -442,6 +442,7 @@ def refresh(server: Server, table: str) -> None:
     run_as(server, "bob", f"ALTER MATERIALIZED TABLE {table} REFRESH")
 
 
+@pytest.mark.thorough(4)
 def test_a_materialized_table_follows_a_table_of_mariadb(server: Server, mariadb: MariaDb) -> None:
     def change(*statements: str) -> None:
         mariadb.execute(*statements, database="shop")

@@ -65,7 +65,6 @@ ALL = [
     for fate in (signal.SIGKILL, signal.SIGSTOP)
 ]
 TELLING = [
-    Case(Point.AFTER_COMMIT, "engine", signal.SIGKILL, "INCREMENTAL"),
     Case(Point.BEFORE_COMMIT, "gateway", signal.SIGSTOP, "INCREMENTAL"),
     Case(Point.AFTER_COMMIT, "engine", signal.SIGKILL, "INCREMENTAL", ICEBERG),
 ]

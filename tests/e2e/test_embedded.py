@@ -60,7 +60,9 @@ def test_the_server_ends_with_the_command_and_data_is_kept(tmp_path: Path) -> No
         processes = psutil.Process(killed.pid).children(recursive=True)
         connections = [c for process in processes for c in process.net_connections("all")]
         assert any(str(c.laddr).endswith("/socket") for c in connections)
-        assert not any(c.status == psutil.CONN_LISTEN and c.laddr.port == 10000 for c in connections)
+        assert not any(
+            c.status == psutil.CONN_LISTEN and c.laddr.port == 10000 for c in connections
+        )
         killed.send_signal(signal.SIGKILL)
     wait_until(lambda: not any(map(_is_alive, processes)), "a process is left", 60)
 

@@ -163,6 +163,7 @@ def test_a_file_of_one_user_cannot_be_read_by_the_engine_of_another(house: House
         run_as(house.server, "bob", query)
 
 
+@pytest.mark.thorough(4)
 def test_tables_belong_to_the_account_of_their_executor(house: House) -> None:
     run_as(
         house.server,
@@ -210,6 +211,7 @@ def test_a_user_without_an_account_is_refused_before_anything_starts(house: Hous
     assert {process.pid for process in house.server.processes()} <= before
 
 
+@pytest.mark.thorough(4)
 def test_a_killed_engine_comes_back_under_its_account(house: House) -> None:
     first = house.engine("ann")
     os.kill(first["pid"], 9)

@@ -33,6 +33,6 @@ def succeed(*command: str | Path, timeout: float = 600) -> str:
 def install(folder: Path, *packages: str | Path) -> Path:
     """Return the bin directory of an environment with packages, or wheels, and what they need."""
     venv.create(folder, with_pip=True)
-    pip = (folder / "bin" / "python", "-m", "pip", "install", "--quiet")
+    pip = (folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-compile")
     succeed(*pip, *packages, timeout=1800)
     return folder / "bin"
