@@ -17,7 +17,15 @@ from tidegate.cli.files import STDIN, UnreadableFileError, read_script
 from tidegate.cli.formats import MissingExtraError
 from tidegate.cli.report import describe_error
 from tidegate.cli.run import Display, InterruptedStatementError
-from tidegate.cli.script import Connect, Workbench, connect, connect_options, run_text
+from tidegate.cli.script import (
+    Connect,
+    Workbench,
+    connect,
+    connect_options,
+    run_safely,
+    run_text,
+)
+from tidegate.cli.verbs import Request, parse_verb, run_request
 
 DONE = 0
 STATEMENT_FAILED = 1
@@ -29,9 +37,14 @@ BROKEN_PIPE = 141
 
 def main(argv: Sequence[str] | None = None, *, connect: Connect = connect) -> int:
     """Run the command line and return the exit status that ``--help`` lists."""
-    arguments = parse(sys.argv[1:] if argv is None else argv)
+    given = sys.argv[1:] if argv is None else argv
+    request = None
+    if given[:1] == ["mt"]:
+        arguments, request = parse_verb(given[1:])
+    else:
+        arguments = parse(given)
     try:
-        status = _main(arguments, connect)
+        status = _main(arguments, request, connect)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader went away; nothing may be written at interpreter exit either.
@@ -43,40 +56,42 @@ def main(argv: Sequence[str] | None = None, *, connect: Connect = connect) -> in
     return status
 
 
-def _main(arguments: Arguments, connect: Connect) -> int:
+def _main(arguments: Arguments, request: Request | None, connect: Connect) -> int:
     bench = Workbench(display=_display(arguments), connect=connect)
     try:
-        scripts = [_read(script) for script in (*arguments.init, *_scripts(arguments))]
-        shell = _shell() if _is_interactive(arguments) else None
+        scripts = [] if request else list(map(_read, (*arguments.init, *_scripts(arguments))))
+        shell = _shell() if request is None and _is_interactive(arguments) else None
     except (MissingExtraError, UnreadableFileError) as error:
         bench.display.write_error(f"ERROR {error}")
         return WRONG_USAGE
     target = arguments.target
-    if arguments.ask_password:
+    if target.ask_password:
         target = replace(target, password=getpass("Password: "))
+
+    def work(bench: Workbench) -> bool:
+        if request is not None:
+            return run_safely(bench, lambda: run_request(bench, request))
+        succeeded = _run(bench, scripts, force=arguments.force)
+        if shell is not None and succeeded:
+            shell(bench)
+        return succeeded
+
     if not arguments.embedded:
-        return _work(bench, target, scripts, shell, force=arguments.force)
+        return _connected(bench, target, work)
     progress = sys.stderr if bench.display.progress else None
     try:
         with embedded_server(arguments.data, progress) as socket:
             if arguments.data is None and shell is not None:
                 bench.display.notice("[INFO] The data is deleted at the end: --data DIR keeps it.")
             target = replace(target, socket=socket)
-            return _work(bench, target, scripts, shell, force=arguments.force)
+            return _connected(bench, target, work)
     except EmbeddedServerError as error:
         bench.display.write_error(f"ERROR {error}")
         return NO_CONNECTION
 
 
-def _work(
-    bench: Workbench,
-    target: Target,
-    scripts: Sequence[tuple[str, str | None]],
-    shell: Callable[[Workbench], None] | None,
-    *,
-    force: bool,
-) -> int:
-    """Connect, run the scripts and the shell, and return the exit status."""
+def _connected(bench: Workbench, target: Target, work: Callable[[Workbench], bool]) -> int:
+    """Connect, work, and return the exit status, by whether the work succeeded."""
     try:
         bench.open(connect_options(target))
     except tidegate.InterfaceError as error:
@@ -86,9 +101,7 @@ def _work(
         bench.display.write_error(describe_error(error))
         return NO_CONNECTION
     try:
-        succeeded = _run(bench, scripts, force=force)
-        if shell is not None and succeeded:
-            shell(bench)
+        succeeded = work(bench)
     finally:
         _close(bench)
     return DONE if succeeded else STATEMENT_FAILED

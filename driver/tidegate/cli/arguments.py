@@ -24,6 +24,8 @@ examples:
   echo "SELECT 1" | tidegate --format json          read the script from standard input
   tidegate --embedded --data ./lake                 open it on a private server that ends with it
 
+Verbs for scripts: tidegate mt --help.
+
 In the shell a statement ends with ';', !help lists the commands, Ctrl-C cancels the running
 statement on the server, Ctrl-D leaves.
 
@@ -57,6 +59,7 @@ class Target:
     socket: str | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+    ask_password: bool = False
     auth: str | None = None
     schema: str | None = None
     settings: Settings = ()
@@ -75,7 +78,6 @@ class Arguments:
     header: bool = True
     force: bool = False
     quiet: bool = False
-    ask_password: bool = False
     embedded: bool = False
     data: str | None = None
     """Data directory of the embedded server; None for a temporary one."""
@@ -88,47 +90,57 @@ def parse(argv: Sequence[str]) -> Arguments:
     """
     parser = _parser()
     given = parser.parse_args(argv)
-    _check_server(parser, given)
-    target = Target(
-        url=None if given.embedded else given.url or os.environ.get("TIDEGATE_URL"),
-        host=given.host,
-        port=given.port,
-        socket=given.socket,
-        user=given.user,
-        password=_password(parser, given),
-        auth=given.auth,
-        schema=given.schema,
-        settings=tuple(given.set),
-        defaults=_defaults(parser, given),
-    )
+    if given.data is not None and not given.embedded:
+        parser.error("--data is the data directory of --embedded: a server has its own")
     return Arguments(
-        target=target,
+        target=read_target(parser, given),
         scripts=tuple(given.scripts),
         init=tuple(given.init),
         format=given.format,
         header=not given.no_header,
         force=given.force,
         quiet=given.quiet,
-        ask_password=given.password is _ASK,
         embedded=given.embedded,
         data=given.data,
     )
 
 
-def _check_server(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
-    """Reject options that name two servers."""
+def read_target(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Target:
+    """Return the server that the arguments of :func:`add_server` name.
+
+    :raises SystemExit: with status 2 if they contradict each other or a file cannot be read.
+    """
+    embedded = getattr(given, "embedded", False)
+    _check_server(parser, given, embedded=embedded)
+    return Target(
+        url=None if embedded else given.url or os.environ.get("TIDEGATE_URL"),
+        host=given.host,
+        port=given.port,
+        socket=given.socket,
+        user=given.user,
+        password=_password(parser, given),
+        ask_password=given.password is _ASK,
+        auth=given.auth,
+        schema=given.schema,
+        settings=tuple(given.set),
+        defaults=_defaults(parser, given),
+    )
+
+
+def _check_server(
+    parser: argparse.ArgumentParser, given: argparse.Namespace, *, embedded: bool
+) -> None:
+    """Reject arguments that name two servers."""
     ways = {
         "-u": given.url,
         "--socket": given.socket,
         "--host and --port": given.host or given.port,
-        "--embedded": given.embedded,
+        "--embedded": embedded,
     }
     chosen = [name for name, value in ways.items() if value]
     if len(chosen) > 1:
         first, second, *_ = chosen
         parser.error(f"{first} already names the server: leave out {second}")
-    if given.data is not None and not given.embedded:
-        parser.error("--data is the data directory of --embedded: a server has its own")
 
 
 _ASK = "\0ask"
@@ -142,14 +154,17 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    _add_server(parser.add_argument_group("server"))
+    server = parser.add_argument_group("server")
+    add_server(server)
+    _add_embedded(server)
     _add_scripts(parser.add_argument_group("what to run (without any of these: the shell)"))
-    _add_output(parser.add_argument_group("output"))
+    add_format(parser.add_argument_group("output"))
     parser.add_argument("--version", action="version", version=f"tidegate {__version__}")
     return parser
 
 
-def _add_server(group: argparse._ArgumentGroup) -> None:
+def add_server(group: argparse._ArgumentGroup) -> None:
+    """Add the arguments that :func:`read_target` reads."""
     group.add_argument(
         "-u",
         "--url",
@@ -159,16 +174,6 @@ def _add_server(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--host", help="name or address of the server (default: localhost)")
     group.add_argument("--port", type=int, help="its Thrift port (default: 10000)")
     group.add_argument("--socket", metavar="PATH", help="its Unix socket, instead of host and port")
-    group.add_argument(
-        "--embedded",
-        action="store_true",
-        help="start a private server, which ends with this command",
-    )
-    group.add_argument(
-        "--data",
-        metavar="DIR",
-        help="where --embedded keeps its data; without it they are deleted at the end",
-    )
     group.add_argument("-n", "--user", help="user name")
     group.add_argument(
         "-p", "--password", nargs="?", const=_ASK, help="password; asked for when left out"
@@ -191,6 +196,19 @@ def _add_server(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         help="file of session settings, a line key = value each, such as sql-context.conf; "
         f"over those in {_abbreviate(defaults_path())}, under those of the URL and --set",
+    )
+
+
+def _add_embedded(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--embedded",
+        action="store_true",
+        help="start a private server, which ends with this command",
+    )
+    group.add_argument(
+        "--data",
+        metavar="DIR",
+        help="data directory of --embedded; without it the data is deleted at the end",
     )
 
 
@@ -236,7 +254,8 @@ def _add_scripts(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _add_output(group: argparse._ArgumentGroup) -> None:
+def add_format(group: argparse._ArgumentGroup) -> None:
+    """Add the arguments about how results are written."""
     group.add_argument(
         "--format",
         choices=tuple(FORMATS),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
 from typing import TextIO, TypeVar
 
@@ -23,6 +24,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Note = Callable[[str], None]
 Execute = Callable[[Note | None], object]
+Edit = Callable[[Sequence[str], Page], Page]
+"""Returns the rows of a page that are to be written, by their column names."""
 
 _TICK_SECONDS = 0.2
 _POLL_SECONDS = 0.1
@@ -90,14 +93,16 @@ class _Progress:
             self.shown = ""
 
 
-def run_statement(connection: Connection, sql: str, display: Display) -> None:
-    """Run a statement, write its result and how it went.
+def run_statement(
+    connection: Connection, sql: str, display: Display, edit: Edit | None = None
+) -> None:
+    """Run a statement, write its result, of which ``edit`` may leave rows out, and how it went.
 
     :raises tidegate.Error: if the statement fails.
     :raises InterruptedStatementError: after Ctrl-C.
     """
     with connection.cursor() as cursor:
-        _run(cursor, lambda note: _execute(cursor, sql, note), display, None)
+        _run(cursor, lambda note: _execute(cursor, sql, note), display, edit)
 
 
 def run_metadata(
@@ -112,10 +117,16 @@ def run_metadata(
     :raises InterruptedStatementError: after Ctrl-C.
     """
     with connection.cursor() as cursor:
-        _run(cursor, lambda note: call(cursor), display, columns)
+        _run(cursor, lambda note: call(cursor), display, chosen=columns)
 
 
-def _run(cursor: Cursor, execute: Execute, display: Display, chosen: Sequence[str] | None) -> None:
+def _run(
+    cursor: Cursor,
+    execute: Execute,
+    display: Display,
+    edit: Edit | None = None,
+    chosen: Sequence[str] | None = None,
+) -> None:
     started = time.monotonic()
     progress = _Progress(display.err)
 
@@ -143,6 +154,8 @@ def _run(cursor: Cursor, execute: Execute, display: Display, chosen: Sequence[st
             return
         names = [str(column[0]) for column in cursor.description]
         pages = _pages(lambda: in_background(lambda: cursor.fetchmany(PAGE_ROWS)))
+        if edit is not None:
+            pages = map(partial(edit, names), pages)
         if chosen is not None:
             names, pages = _project(names, pages, chosen)
         count = FORMATS[display.format](names, pages, display.out, display.header)

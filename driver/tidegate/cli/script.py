@@ -133,16 +133,28 @@ def run_parts(
 
 
 def _run_part(bench: Workbench, part: Part, command: RunCommand, source: str | None) -> bool:
-    try:
+    def run() -> bool:
         if part.is_command:
             command(bench, part.sql)
         else:
             run_statement(bench.require(), part.sql, bench.display)
+        return True
+
+    return run_safely(bench, run, part, source)
+
+
+def run_safely(
+    bench: Workbench, run: Callable[[], bool], part: Part | None = None, source: str | None = None
+) -> bool:
+    """Return the result of ``run``; False, once its error is written, if it raises one.
+
+    :param part: the part of a script that it runs, from ``source``, to show where the error is.
+    """
+    try:
+        return run()
     except tidegate.Error as error:
         bench.display.write_error(describe_error(error, part, source))
-        return False
     except (CommandError, MissingExtraError, NotConnectedError) as error:
-        where = f"{source}:{part.line}: " if source is not None else ""
+        where = f"{source}:{part.line}: " if part is not None and source is not None else ""
         bench.display.write_error(f"{where}ERROR {error}")
-        return False
-    return True
+    return False

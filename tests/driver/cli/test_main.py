@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import sys
@@ -207,6 +208,94 @@ def test_url_and_arguments_name_the_server_together(server: FakeServer) -> None:
     assert (options.host, options.port, options.auth) == ("gateway", 10001, "NOSASL")
     assert (options.user, options.password, options.schema) == ("bob", "pw", "hr")
     assert options.settings == {"a": "1", "b": "2=3"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "statement"),
+    [
+        (["list"], "SHOW MATERIALIZED TABLES EXTENDED"),
+        (["list", "d%"], "SHOW MATERIALIZED TABLES EXTENDED LIKE 'd%'"),
+        (["show", "sales.a`b"], None),
+        (["show", "sales.daily"], "DESCRIBE MATERIALIZED TABLE EXTENDED `sales`.`daily`"),
+        (["show", "--ddl", "`a.b`"], "SHOW CREATE MATERIALIZED TABLE `a.b`"),
+        (["refresh", "t"], "ALTER MATERIALIZED TABLE `t` REFRESH SYNC"),
+        (
+            ["refresh", "t", "--full", "--async", "--cascade", "upstream"],
+            "ALTER MATERIALIZED TABLE `t` REFRESH FULL CASCADE UPSTREAM ASYNC",
+        ),
+        (
+            ["refresh", "t", "--partition", "ds=2026-01-31", "--partition", "x y=it's"],
+            "ALTER MATERIALIZED TABLE `t` REFRESH PARTITION (`ds` = '2026-01-31', `x y` = "
+            "'it\\'s') SYNC",
+        ),
+        (["refresh", "t", "--partition", "ds"], None),
+        (["refresh"], None),
+        (["suspend", "t", "--cascade"], "ALTER MATERIALIZED TABLE `t` SUSPEND CASCADE"),
+        (["resume", "t"], "ALTER MATERIALIZED TABLE `t` RESUME"),
+        (["history"], "SHOW REFRESH HISTORY LIMIT 20"),
+        (
+            ["history", "c.s.t", "--limit", "3", "--errors"],
+            "SHOW REFRESH HISTORY FOR `c`.`s`.`t` LIMIT 3 ERRORS",
+        ),
+        (["lineage", "t", "--columns"], "SHOW LINEAGE `t` COLUMNS"),
+        (["lineage", "a.b.c.d"], None),
+    ],
+)
+def test_a_verb_is_a_statement(
+    server: FakeServer, arguments: list[str], statement: str | None
+) -> None:
+    if statement is None:
+        with pytest.raises(SystemExit) as ended:
+            run(server, "mt", *arguments)
+        assert ended.value.code == 2
+        assert server.statements == []
+    else:
+        assert run(server, "mt", *arguments, "--host", "gateway") == 0
+        assert server.statements == [statement]
+        assert server.options[0].host == "gateway"
+
+
+@pytest.mark.parametrize(("equal", "status"), [(True, 0), (False, 1)])
+def test_verify_ends_with_1_if_the_table_differs(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], equal: bool, status: int
+) -> None:
+    statement = "VERIFY MATERIALIZED TABLE `t` VERSION 3"
+    server.answers[statement] = Answer(["table", "equal"], [("t", equal)])
+    assert run(server, "mt", "verify", "t", "--version", "3", "--json") == status
+    assert json.loads(capsys.readouterr().out) == {"table": "t", "equal": equal}
+
+
+def test_lag_ends_with_1_if_a_table_that_it_shows_is_late(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["catalog", "database", "table", "breached"]
+    rows = [("main", "sales", "late", True), ("main", "sales", "fresh", False)]
+    server.answers["SHOW LAG"] = Answer(names, rows)
+    assert run(server, "mt", "lag", "--json") == 1
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert run(server, "mt", "lag", "Sales.fresh", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["table"] == "fresh"
+
+
+def test_a_failed_verb_says_why(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.answers["ALTER MATERIALIZED TABLE `x` SUSPEND"] = Answer(error=NOT_FOUND)
+    assert run(server, "mt", "suspend", "x") == 1
+    assert "HINT: SHOW MATERIALIZED TABLES lists them." in capsys.readouterr().err
+
+
+def test_create_runs_definitions_only(
+    server: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "tables.sql"
+    script.write_text("-- daily\ncreate or alter materialized table a as select 1;\n")
+    assert run(server, "mt", "create", "-f", str(script)) == 0
+    assert len(server.statements) == 1
+    script.write_text("CREATE MATERIALIZED TABLE a AS SELECT 1;\n\nDROP TABLE b;")
+    with pytest.raises(SystemExit) as ended:
+        run(server, "mt", "create", "-f", str(script))
+    assert ended.value.code == 2
+    assert f"{script}:3: only CREATE" in capsys.readouterr().err
+    assert len(server.statements) == 1
 
 
 def test_a_socket_is_an_address(server: FakeServer) -> None:

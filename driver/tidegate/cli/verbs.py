@@ -1,0 +1,265 @@
+"""``tidegate mt``: a verb for each thing that scripts do with materialized tables."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.cli.arguments import (
+    Arguments,
+    Script,
+    Source,
+    add_format,
+    add_server,
+    read_target,
+)
+from tidegate.cli.files import UnreadableFileError, read_script
+from tidegate.cli.formats import Page
+from tidegate.cli.run import Display, run_statement
+from tidegate.cli.script import Workbench
+from tidegate.cli.split import split
+from tidegate.literals import literal
+
+_EXAMPLES = """\
+examples:
+  tidegate mt list --json
+  tidegate mt create -f daily.sql
+  tidegate mt refresh sales.daily --partition ds=2026-01-31 --cascade downstream
+  tidegate mt history sales.daily --errors --limit 5
+  tidegate mt verify sales.daily && tidegate mt lag sales.daily
+
+exit status: 0 done; 1 a statement failed, verify found a difference, or lag found a table that is
+older than its FRESHNESS allows; 2 wrong usage; 3 no connection.
+"""
+
+_PART = re.compile(r"`(?:[^`]|``)+`|[^`.\s]+")
+_NAME = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern})){{0,2}}")
+_DEFINITION = re.compile(r"\s*CREATE\s+(OR\s+ALTER\s+)?MATERIALIZED\s+TABLE\b", re.IGNORECASE)
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+
+Row = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One verb of a command line, as a statement and a view of its rows."""
+
+    statement: str
+    keep: Callable[[Row], bool] = lambda row: True
+    """Which rows are shown."""
+    alarming: Callable[[Row], bool] = lambda row: False
+    """For which rows the exit status is 1."""
+
+
+def parse_verb(argv: Sequence[str]) -> tuple[Arguments, Request | None]:
+    """Read the command line after ``tidegate mt``.
+
+    :return: the request is None for ``create``, whose statements are in the script.
+    :raises SystemExit: with status 0 after ``--help``, 2 after wrong usage.
+    """
+    parser = _parser()
+    given = parser.parse_args(argv)
+    try:
+        scripts = tuple(Script(Source.FILE, file) for file in getattr(given, "files", ()))
+        for script in scripts:
+            _check_definitions(script.value)
+    except UnreadableFileError as error:
+        parser.error(str(error))
+    arguments = Arguments(
+        target=read_target(parser, given),
+        scripts=scripts,
+        format="json" if given.json else given.format,
+        header=not given.no_header,
+        quiet=given.quiet,
+    )
+    return arguments, given.request(given) if given.request else None
+
+
+def run_request(bench: Workbench, request: Request) -> bool:
+    """Run a request, write its rows, and return whether none of them is alarming.
+
+    :raises tidegate.Error: if the statement fails.
+    """
+    alarmed = False
+
+    def edit(names: Sequence[str], page: Page) -> Page:
+        nonlocal alarmed
+        rows = [(row, dict(zip(names, row, strict=True))) for row in page]
+        kept = [(row, named) for row, named in rows if request.keep(named)]
+        alarmed = alarmed or any(request.alarming(named) for _, named in kept)
+        return [row for row, _ in kept]
+
+    display: Display = bench.display
+    run_statement(bench.require(), request.statement, display, edit)
+    return not alarmed
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tidegate mt",
+        description="Manage materialized tables from scripts.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    verbs = parser.add_subparsers(metavar="VERB", required=True)
+
+    def add(
+        verb: str, summary: str, request: Callable[[argparse.Namespace], Request] | None
+    ) -> argparse.ArgumentParser:
+        own = verbs.add_parser(verb, help=summary, description=f"{summary}.", allow_abbrev=False)
+        own.set_defaults(request=request)
+        return own
+
+    def add_named(
+        verb: str, summary: str, request: Callable[[argparse.Namespace], Request]
+    ) -> argparse.ArgumentParser:
+        own = add(verb, summary, request)
+        own.add_argument("name", type=_name, metavar="NAME", help="[[CATALOG.]SCHEMA.]TABLE")
+        return own
+
+    own = add("list", "List materialized tables", _list)
+    own.add_argument("pattern", nargs="?", help="names to list, as in LIKE: % matches any text")
+    own = add_named("show", "Show a table's definition, state and options", _show)
+    own.add_argument("--ddl", action="store_true", help="show the statement that creates it")
+    own = add("create", "Run CREATE [OR ALTER] MATERIALIZED TABLE statements", None)
+    own.add_argument(
+        *("-f", "--file"),
+        dest="files",
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="file of the statements, - is standard input; may be repeated",
+    )
+    own = add_named("refresh", "Refresh a table", _refresh)
+    way = own.add_mutually_exclusive_group()
+    way.add_argument("--full", action="store_true", help="compute all rows again")
+    way.add_argument("--incremental", action="store_true", help="fail if that is not possible")
+    own.add_argument(
+        "--partition",
+        action="append",
+        default=[],
+        type=_pair,
+        metavar="COLUMN=VALUE",
+        help="refresh only this partition; may be repeated for further columns",
+    )
+    own.add_argument(
+        "--cascade",
+        choices=("upstream", "downstream"),
+        help="also refresh the tables that it reads, or those that read it",
+    )
+    own.add_argument(
+        "--async", dest="wait", action="store_false", help="return the job id without waiting"
+    )
+    for verb, summary in (
+        ("suspend", "Stop the refreshes of a table"),
+        ("resume", "Continue the refreshes of a table"),
+    ):
+        own = add_named(verb, summary, _alter(verb.upper()))
+        own.add_argument("--cascade", action="store_true", help="also those of its dependents")
+    own = add("history", "List refreshes, newest first", _history)
+    own.add_argument("name", type=_name, nargs="?", metavar="NAME", help="only of this table")
+    own.add_argument("--limit", type=int, default=20, help="how many (default: 20)")
+    own.add_argument("--errors", action="store_true", help="only those that failed")
+    own = add_named("lineage", "List what a table reads and what reads it", _lineage)
+    own.add_argument("--columns", action="store_true", help="by column")
+    own = add_named("verify", "Compare a table with its query; 1 if they differ", _verify)
+    own.add_argument("--version", type=int, help="an earlier version of the table")
+    own = add("lag", "List lags; 1 if one is above its target", _lag)
+    own.add_argument("name", type=_name, nargs="?", metavar="NAME", help="only of this table")
+    for own in verbs.choices.values():
+        add_server(own.add_argument_group("server"))
+        output = own.add_argument_group("output")
+        output.add_argument("--json", action="store_true", help="a JSON object for each row")
+        add_format(output)
+    return parser
+
+
+def _list(given: argparse.Namespace) -> Request:
+    like = f" LIKE {literal(given.pattern)}" if given.pattern else ""
+    return Request(f"SHOW MATERIALIZED TABLES EXTENDED{like}")
+
+
+def _show(given: argparse.Namespace) -> Request:
+    if given.ddl:
+        return Request(f"SHOW CREATE MATERIALIZED TABLE {given.name}")
+    return Request(f"DESCRIBE MATERIALIZED TABLE EXTENDED {given.name}")
+
+
+def _refresh(given: argparse.Namespace) -> Request:
+    words = [f"ALTER MATERIALIZED TABLE {given.name} REFRESH"]
+    words += ["FULL"] if given.full else ["INCREMENTAL"] if given.incremental else []
+    if given.partition:
+        values = ", ".join(f"{_quoted(name)} = {literal(value)}" for name, value in given.partition)
+        words.append(f"PARTITION ({values})")
+    if given.cascade:
+        words.append(f"CASCADE {given.cascade.upper()}")
+    words.append("SYNC" if given.wait else "ASYNC")
+    return Request(" ".join(words))
+
+
+def _alter(word: str) -> Callable[[argparse.Namespace], Request]:
+    return lambda given: Request(
+        f"ALTER MATERIALIZED TABLE {given.name} {word}{' CASCADE' if given.cascade else ''}"
+    )
+
+
+def _history(given: argparse.Namespace) -> Request:
+    of = f" FOR {given.name}" if given.name else ""
+    errors = " ERRORS" if given.errors else ""
+    return Request(f"SHOW REFRESH HISTORY{of} LIMIT {given.limit}{errors}")
+
+
+def _lineage(given: argparse.Namespace) -> Request:
+    return Request(f"SHOW LINEAGE {given.name}{' COLUMNS' if given.columns else ''}")
+
+
+def _verify(given: argparse.Namespace) -> Request:
+    version = f" VERSION {given.version}" if given.version is not None else ""
+    return Request(
+        f"VERIFY MATERIALIZED TABLE {given.name}{version}",
+        alarming=lambda row: row["equal"] is not True,
+    )
+
+
+def _lag(given: argparse.Namespace) -> Request:
+    wanted = [part.strip("`").lower() for part in _PART.findall(given.name or "")]
+
+    def keep(row: Row) -> bool:
+        full = [str(row[column]).lower() for column in ("catalog", "database", "table")]
+        return full[len(full) - len(wanted) :] == wanted
+
+    return Request("SHOW LAG", keep=keep, alarming=lambda row: row["breached"] is True)
+
+
+def _name(text: str) -> str:
+    """Return a table's name with each part quoted."""
+    if not _NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"expected [[CATALOG.]SCHEMA.]TABLE, got {text!r}")
+    return ".".join(part if part.startswith("`") else _quoted(part) for part in _PART.findall(text))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"expected COLUMN=VALUE, got {text!r}")
+    return name, value
+
+
+def _check_definitions(file: str) -> None:
+    """Reject a script with other statements than those that create materialized tables.
+
+    :raises UnreadableFileError: at the first one, or if the file cannot be read.
+    """
+    for part in split(read_script(file)):
+        if part.sql and not _DEFINITION.match(_COMMENT.sub(" ", part.sql)):
+            raise UnreadableFileError(
+                f"{file}:{part.line}: only CREATE [OR ALTER] MATERIALIZED TABLE is expected here: "
+                "tidegate -f runs any script"
+            )
