@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from getpass import getpass
 from importlib.util import find_spec
 
@@ -15,6 +16,8 @@ from tidegate.cli.commands import QuitShellError, run_command
 from tidegate.cli.embedded import EmbeddedServerError, embedded_server
 from tidegate.cli.files import STDIN, UnreadableFileError, read_script
 from tidegate.cli.formats import MissingExtraError
+from tidegate.cli.projects.command import parse_command
+from tidegate.cli.projects.command import run_command as run_project
 from tidegate.cli.report import describe_error
 from tidegate.cli.run import Display, InterruptedStatementError
 from tidegate.cli.script import (
@@ -34,17 +37,15 @@ NO_CONNECTION = 3
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
+Work = Callable[[Workbench], int]
+"""What a command does with a connection; returns the exit status."""
+
 
 def main(argv: Sequence[str] | None = None, *, connect: Connect = connect) -> int:
     """Run the command line and return the exit status that ``--help`` lists."""
-    given = sys.argv[1:] if argv is None else argv
-    request = None
-    if given[:1] == ["mt"]:
-        arguments, request = parse_verb(given[1:])
-    else:
-        arguments = parse(given)
+    arguments, work = _parse(sys.argv[1:] if argv is None else argv)
     try:
-        status = _main(arguments, request, connect)
+        status = _main(arguments, work, connect)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader went away; nothing may be written at interpreter exit either.
@@ -56,11 +57,28 @@ def main(argv: Sequence[str] | None = None, *, connect: Connect = connect) -> in
     return status
 
 
-def _main(arguments: Arguments, request: Request | None, connect: Connect) -> int:
+def _parse(argv: Sequence[str]) -> tuple[Arguments, Work | None]:
+    """Return the arguments, and what to do with a connection; None for scripts and the shell."""
+    match list(argv):
+        case ["mt", *rest]:
+            arguments, request = parse_verb(rest)
+            return arguments, None if request is None else partial(_run_request, request=request)
+        case ["plan" | "apply" as word, *rest]:
+            arguments, command = parse_command(word, rest)
+            return arguments, partial(run_project, command=command)
+    return parse(argv), None
+
+
+def _run_request(bench: Workbench, request: Request) -> int:
+    succeeded = run_safely(bench, lambda: run_request(bench, request))
+    return DONE if succeeded else STATEMENT_FAILED
+
+
+def _main(arguments: Arguments, given: Work | None, connect: Connect) -> int:
     bench = Workbench(display=_display(arguments), connect=connect)
     try:
-        scripts = [] if request else list(map(_read, (*arguments.init, *_scripts(arguments))))
-        shell = _shell() if request is None and _is_interactive(arguments) else None
+        scripts = [] if given else list(map(_read, (*arguments.init, *_scripts(arguments))))
+        shell = _shell() if given is None and _is_interactive(arguments) else None
     except (MissingExtraError, UnreadableFileError) as error:
         bench.display.write_error(f"ERROR {error}")
         return WRONG_USAGE
@@ -68,14 +86,13 @@ def _main(arguments: Arguments, request: Request | None, connect: Connect) -> in
     if target.ask_password:
         target = replace(target, password=getpass("Password: "))
 
-    def work(bench: Workbench) -> bool:
-        if request is not None:
-            return run_safely(bench, lambda: run_request(bench, request))
+    def run_scripts(bench: Workbench) -> int:
         succeeded = _run(bench, scripts, force=arguments.force)
         if shell is not None and succeeded:
             shell(bench)
-        return succeeded
+        return DONE if succeeded else STATEMENT_FAILED
 
+    work = given or run_scripts
     if not arguments.embedded:
         return _connected(bench, target, work)
     progress = sys.stderr if bench.display.progress else None
@@ -90,8 +107,8 @@ def _main(arguments: Arguments, request: Request | None, connect: Connect) -> in
         return NO_CONNECTION
 
 
-def _connected(bench: Workbench, target: Target, work: Callable[[Workbench], bool]) -> int:
-    """Connect, work, and return the exit status, by whether the work succeeded."""
+def _connected(bench: Workbench, target: Target, work: Work) -> int:
+    """Connect, work, and return the exit status."""
     try:
         bench.open(connect_options(target))
     except tidegate.InterfaceError as error:
@@ -101,10 +118,9 @@ def _connected(bench: Workbench, target: Target, work: Callable[[Workbench], boo
         bench.display.write_error(describe_error(error))
         return NO_CONNECTION
     try:
-        succeeded = work(bench)
+        return work(bench)
     finally:
         _close(bench)
-    return DONE if succeeded else STATEMENT_FAILED
 
 
 def _run(bench: Workbench, scripts: Sequence[tuple[str, str | None]], *, force: bool) -> bool:

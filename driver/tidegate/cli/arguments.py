@@ -24,7 +24,8 @@ examples:
   echo "SELECT 1" | tidegate --format json          read the script from standard input
   tidegate --embedded --data ./lake                 open it on a private server that ends with it
 
-Verbs for scripts: tidegate mt --help.
+Other commands, each with its own --help: tidegate mt (verbs for scripts), tidegate plan and
+tidegate apply (tables that follow a directory of definitions).
 
 In the shell a statement ends with ';', !help lists the commands, Ctrl-C cancels the running
 statement on the server, Ctrl-D leaves.

@@ -76,6 +76,7 @@ MAX_STALENESS_KEY = "materialized-table.read.max-staleness"
 READ_CONSISTENCY_KEY = "materialized-table.read.consistency"
 SNAPSHOT = "SNAPSHOT"
 DESCRIBE_KEY = "materialized-table.describe.format"
+PROJECT_KEY = "materialized-table.project"
 
 _OURS = ("materialized-table.", SCHEDULER_OPTIONS, "execution.", "table.")
 SERVER_ONLY = (SCHEDULER_OPTIONS, "table.catalog-store.")
@@ -410,6 +411,7 @@ OPTIONS: Mapping[str, Option] = {
     KUBERNETES_KEY: _option(check_cluster_name, _TARGET),
     YARN_KEY: _option(_any_text, _TARGET),
     LOAD_ENGINE_KEY: _option(_any_text, _WITH),
+    PROJECT_KEY: _option(_any_text, _WITH | {Place.SESSION}),
     DIALECT_OPTION: _option(_dialect, _SESSION),
     JOB_INTERVAL_OPTION: _option(read_duration, _SESSION),
     JOB_NAME_OPTION: _option(_any_text, _SESSION),

@@ -63,6 +63,7 @@ from tidegate_server.gateway.options import (
     DUPLICATES_KEY,
     INITIALIZE_KEY,
     POLICY_KEY,
+    PROJECT_KEY,
     Place,
 )
 from tidegate_server.gateway.scheduler.partitions import read_policy
@@ -370,7 +371,7 @@ def _definition(
         on_update=chosen.on_update,
         execute_as=statement.execute_as,
         comment=statement.comment,
-        options=dict(statement.options),
+        options=_with_project(statement.options, context),
         partition_keys=fitted.partition_keys,
         primary_key=fitted.primary_key,
         settings=stored_settings(context),
@@ -380,6 +381,12 @@ def _definition(
         assertions=statement.assertions,
         immutable=statement.immutable,
     )
+
+
+def _with_project(options: Mapping[str, str], context: Context) -> dict[str, str]:
+    """Return a statement's options with the project of the session, unless they name one."""
+    project = context.setting(PROJECT_KEY)
+    return dict(options) if project is None else {PROJECT_KEY: project, **options}
 
 
 def _is_declared(statement: CreateMaterializedTable) -> bool:

@@ -1,0 +1,184 @@
+"""Reads a directory of CREATE OR ALTER MATERIALIZED TABLE statements, in the order of what they
+read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+from tidegate.cli.files import UnreadableFileError, read_script
+from tidegate.cli.split import Part, split
+from tidegate.lexical import OPAQUE, Token, compile_tokens, find_tokens
+
+_TOKENS = compile_tokens(r"(?P<word>\w+) | (?P<dot>\.) | (?P<space>\s+) | (?P<other>.)")
+_HEAD = ("CREATE", "OR", "ALTER", "MATERIALIZED", "TABLE")
+_READS = frozenset({"FROM", "JOIN"})
+
+FullName = tuple[str, str, str]
+"""Catalog, schema and table, in lower case."""
+
+
+class ProjectError(Exception):
+    """The directory cannot be used; the message has the file and the line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A statement of the directory, and the table that it defines."""
+
+    file: str
+    part: Part
+    name: FullName
+    upstream: tuple[FullName, ...] = ()
+    """Tables of the same directory that its query may read."""
+
+    @property
+    def place(self) -> str:
+        """File and line."""
+        return f"{self.file}:{self.part.line}"
+
+
+def read_directory(directory: str, catalog: str, schema: str) -> tuple[Definition, ...]:
+    """Return the definitions in all files ``*.sql`` below a directory, each after what it reads.
+
+    :param catalog: of names without one, as the server's session has it.
+    :param schema: likewise.
+    :raises ProjectError: if a file has another statement, or two statements define one table or
+        read each other.
+    """
+    root = Path(directory)
+    if not root.is_dir():
+        raise ProjectError(f"{directory} is not a directory")
+    files = sorted(path for path in root.rglob("*.sql") if path.is_file())
+    found: dict[FullName, Definition] = {}
+    for file in files:
+        for definition in _definitions(file, str(file.relative_to(root)), catalog, schema):
+            other = found.setdefault(definition.name, definition)
+            if other is not definition:
+                raise ProjectError(
+                    f"{definition.place}: {'.'.join(definition.name)} is defined in "
+                    f"{other.place}, too"
+                )
+    return _in_order(found, catalog, schema)
+
+
+def _definitions(path: Path, shown: str, catalog: str, schema: str) -> Iterator[Definition]:
+    try:
+        text = read_script(str(path))
+    except UnreadableFileError as error:
+        raise ProjectError(str(error)) from error
+    for part in split(text):
+        if not part.sql:
+            continue
+        tokens = list(_significant(part.sql))
+        if tuple(token.text.upper() for token in tokens[: len(_HEAD)]) != _HEAD:
+            raise ProjectError(
+                f"{shown}:{part.line}: expected CREATE OR ALTER MATERIALIZED TABLE, the only "
+                "statement of such a directory"
+            )
+        chain = next(_chains(tokens[len(_HEAD) :]), None)
+        name = chain and _full_name(chain.parts, catalog, schema)
+        if not name:
+            raise ProjectError(f"{shown}:{part.line}: expected the name of a table")
+        yield Definition(file=shown, part=part, name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """Names with dots between them, and the word before."""
+
+    parts: tuple[str, ...]
+    after: str
+
+
+def _in_order(
+    found: Mapping[FullName, Definition], catalog: str, schema: str
+) -> tuple[Definition, ...]:
+    """Sort definitions by what they read.
+
+    A single name may be a column instead of a table. Such readings are ignored if they would make
+    tables read each other, unless FROM or JOIN is before the name.
+    """
+    every: dict[FullName, tuple[FullName, ...]] = {}
+    certain: dict[FullName, tuple[FullName, ...]] = {}
+    for name, definition in found.items():
+        chains = list(_chains(list(_significant(definition.part.sql))))[1:]
+        every[name] = _read(chains, name, found, catalog, schema)
+        sure = [each for each in chains if len(each.parts) > 1 or each.after.upper() in _READS]
+        certain[name] = _read(sure, name, found, catalog, schema)
+    try:
+        return _sorted(found, every)
+    except CycleError:
+        pass  # some of the names are columns
+    try:
+        return _sorted(found, certain)
+    except CycleError as error:
+        cycle = " -> ".join(".".join(name) for name in reversed(error.args[1]))
+        raise ProjectError(f"these tables read each other: {cycle}") from error
+
+
+def _sorted(
+    found: Mapping[FullName, Definition], readings: Mapping[FullName, tuple[FullName, ...]]
+) -> tuple[Definition, ...]:
+    order = TopologicalSorter(readings).static_order()
+    return tuple(replace(found[name], upstream=readings[name]) for name in order)
+
+
+def _read(
+    chains: Iterable[_Chain],
+    own: FullName,
+    known: Mapping[FullName, Definition],
+    catalog: str,
+    schema: str,
+) -> tuple[FullName, ...]:
+    names = dict.fromkeys(_full_name(chain.parts, catalog, schema) for chain in chains)
+    return tuple(name for name in names if name is not None and name in known and name != own)
+
+
+def _full_name(parts: Sequence[str], catalog: str, schema: str) -> FullName | None:
+    match [part.lower() for part in parts]:
+        case [table]:
+            return catalog.lower(), schema.lower(), table
+        case [of, table]:
+            return catalog.lower(), of, table
+        case [of, within, table]:
+            return of, within, table
+    return None
+
+
+def _chains(tokens: Sequence[Token]) -> Iterator[_Chain]:
+    """Yield the names in a statement, each with the word before it."""
+    before, at = "", 0
+    while at < len(tokens):
+        parts: list[str] = []
+        start = at
+        while at < len(tokens) and (part := _identifier(tokens[at])) is not None:
+            parts.append(part)
+            if at + 2 < len(tokens) and tokens[at + 1].kind == "dot":
+                at += 2
+            else:
+                break
+        if parts:
+            yield _Chain(tuple(parts), before)
+        at = max(at, start) + 1
+        before = tokens[at - 1].text
+
+
+def _identifier(token: Token) -> str | None:
+    if token.kind == "word":
+        return token.text
+    if token.kind == OPAQUE and re.fullmatch(r"`(?:[^`]|``)+`", token.text):
+        return token.text[1:-1].replace("``", "`")
+    return None
+
+
+def _significant(sql: str) -> Iterator[Token]:
+    """Yield the tokens of a statement without space and comments."""
+    for token in find_tokens(_TOKENS, sql):
+        comment = token.kind == OPAQUE and token.text.startswith(("--", "/*"))
+        if token.kind != "space" and not comment:
+            yield token

@@ -1,0 +1,194 @@
+"""What would make a server's tables equal to those of a directory, as a value and as text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from tidegate.cli.projects.directory import Definition, FullName
+
+
+class Action(Enum):
+    """What happens to a table; the value is the word that plans show."""
+
+    NONE = "unchanged"
+    CREATE = "created"
+    ALTER = "altered"
+    LATER = "decided after those that it reads"
+    REJECT = "rejected"
+    DROP = "dropped"
+    LEAVE = "left, although the directory does not define it any more"
+
+
+_MARKS = {
+    Action.CREATE: "+",
+    Action.ALTER: "~",
+    Action.LATER: "?",
+    Action.REJECT: "!",
+    Action.DROP: "-",
+    Action.LEAVE: " ",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of a definition, as EXPLAIN CREATE OR ALTER lists it."""
+
+    object: str
+    before: str | None
+    after: str | None
+    effect: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One table of a plan."""
+
+    name: FullName
+    action: Action
+    definition: Definition | None = None
+    """None for a table that the directory no longer defines."""
+    changes: tuple[Change, ...] = ()
+    problem: str = ""
+    """Why the definition is rejected."""
+    readers: tuple[str, ...] = ()
+    """Tables outside the directory that read it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The steps in the order in which they are done, those without changes included."""
+
+    project: str
+    steps: tuple[Step, ...]
+
+    @property
+    def changing(self) -> tuple[Step, ...]:
+        """The steps that change something or say why they cannot."""
+        return tuple(step for step in self.steps if step.action is not Action.NONE)
+
+    @property
+    def rejected(self) -> bool:
+        """Whether a definition is rejected, so that nothing can be applied."""
+        return any(step.action is Action.REJECT for step in self.steps)
+
+    @property
+    def empty(self) -> bool:
+        """Whether applying it would do nothing."""
+        return not [step for step in self.changing if step.action is not Action.LEAVE]
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest that differs if the definitions, or the server's tables, differ."""
+        return hashlib.sha256(json.dumps(as_json(self), sort_keys=True).encode()).hexdigest()
+
+
+def as_json(plan: Plan) -> dict[str, object]:
+    """Return a plan as JSON has it; only what changes, and the text of the statements."""
+    return {
+        "project": plan.project,
+        "tables": len(plan.steps),
+        "steps": [
+            {
+                "table": ".".join(step.name),
+                "action": step.action.name,
+                "place": step.definition.place if step.definition else None,
+                "statement": step.definition.part.sql if step.definition else None,
+                "changes": [
+                    {
+                        "object": change.object,
+                        "before": change.before,
+                        "after": change.after,
+                        "effect": change.effect,
+                        "reason": change.reason,
+                    }
+                    for change in step.changes
+                ],
+                "problem": step.problem or None,
+                "readers": list(step.readers),
+            }
+            for step in plan.changing
+        ],
+    }
+
+
+def as_text(plan: Plan) -> str:
+    """Return a plan for a terminal."""
+    lines: list[str] = []
+    for step in plan.changing:
+        place = f"  ({step.definition.place})" if step.definition else ""
+        lines.append(f"{_MARKS[step.action]} {'.'.join(step.name)}: {step.action.value}{place}")
+        lines += [f"    {line}" for line in _details(step)]
+    return "\n".join([*lines, summary(plan)])
+
+
+def as_markdown(plan: Plan) -> str:
+    """Return a plan for the description of a pull request."""
+    lines = [f"### Materialized tables of {plan.project}", "", summary(plan)]
+    for step in plan.changing:
+        lines += ["", f"- **`{'.'.join(step.name)}`** {step.action.value}"]
+        lines += [f"  - {_escaped(line)}" for line in _details(step)]
+    return "\n".join(lines)
+
+
+def summary(plan: Plan) -> str:
+    """Return how many tables there are of each action."""
+    if not plan.changing:
+        return f"No changes: {_count(len(plan.steps))} as defined."
+    counts = Counter(step.action for step in plan.steps)
+    parts = [f"{counts[action]} {action.value}" for action in Action if counts[action]]
+    return f"{_count(len(plan.steps))}: {', '.join(parts)}."
+
+
+def _details(step: Step) -> Iterator[str]:
+    if step.problem:
+        yield from step.problem.splitlines()
+    for change in step.changes:
+        yield _describe(change)
+    if step.readers:
+        yield f"read by {', '.join(step.readers)}"
+
+
+def _describe(change: Change) -> str:
+    because = f": {change.reason}" if change.reason else ""
+    match change:
+        case Change(object="REFRESH"):
+            return f"the next refresh is {change.after}{because}"
+        case Change(object="QUERY"):
+            what = "QUERY changed"
+        case Change(before=None, after=None):
+            return f"{change.object} {change.effect}{because}"
+        case Change(before=None):
+            what = f"{change.object} added: {change.after}"
+        case Change(after=None):
+            what = f"{change.object} removed: {change.before}"
+        case _:
+            what = f"{change.object} changed from {change.before} to {change.after}"
+    return f"{what} [{change.effect}]{because}"
+
+
+def _count(number: int) -> str:
+    return "1 table" if number == 1 else f"{number:,} tables"
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"\\{letter}" if letter in "\\`*_<>[]|" else letter for letter in text)
+
+
+def changes_of(names: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[Change, ...] | None:
+    """Return the changes in the answer of EXPLAIN CREATE OR ALTER; None if the table is new."""
+    if "object" not in names:
+        return None
+
+    def text(value: object) -> str | None:
+        return None if value is None else str(value)
+
+    return tuple(
+        Change(str(row[0]), text(row[1]), text(row[2]), str(row[3]), text(row[4]) or "")
+        for row in rows
+    )
