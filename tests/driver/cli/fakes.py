@@ -86,6 +86,9 @@ class FakeCursor:
         self._server.statements.append(sql)
         return self._take(self._server.answers.get(sql, Answer()))
 
+    def execute(self, sql: str) -> Self:
+        return self.execute_async(sql).wait()
+
     def poll(self) -> OperationStatus:
         self.wait()
         return OperationStatus(state=OperationState.FINISHED, has_result_set=True)

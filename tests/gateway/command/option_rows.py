@@ -252,6 +252,12 @@ ROWS: dict[str, Row] = {
         wrong="bigg",
         engines={"big": {"master": "local[8]"}},
     ),
+    known.PROJECT_KEY: Row(
+        value="sales",
+        read=by_definition,
+        test="gateway/command/test_projects.py::test_a_table_belongs_to_the_project_of_its_session",
+        wrong="",
+    ),
     DIALECT_OPTION: server_row(
         "flink",
         "gateway/command/test_dialect.py::test_a_statement_is_translated_before_anything_reads_it",

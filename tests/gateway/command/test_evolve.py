@@ -383,7 +383,13 @@ def test_nopk_gains_a_key_and_base_loses_it(world: World) -> None:
     [
         ("SELECT a FROM t", "select  a -- c\nfrom t", True),
         ("SELECT 'a' FROM t", "SELECT 'A' FROM t", False),
-        ("SELECT `a` FROM t", "SELECT `A` FROM t", False),
+        ("SELECT r'a' FROM t", "SELECT r'A' FROM t", False),
+        ("SELECT `a` FROM t", "SELECT A x FROM t AS t", False),
+        ("SELECT `a` FROM t", "SELECT A FROM t", True),
+        ("SELECT `a b` FROM t", "SELECT `A b` FROM t", False),
+        ("SELECT `user` FROM t", "SELECT user FROM t", False),
+        ("SELECT a FROM t LEFT JOIN u", "SELECT a FROM t `left` JOIN u", False),
+        ("SELECT a b FROM t WHERE a <> 1", "SELECT a AS b FROM t WHERE a != 1", True),
         ("SELECT a, b FROM t", "SELECT b, a FROM t", False),
     ],
 )

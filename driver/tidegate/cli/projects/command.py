@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -69,6 +68,7 @@ class Command:
     directory: str
     project: str
     prune: bool
+    analyze: bool
     connections: int
     format: str = "text"
     out: str | None = None
@@ -97,6 +97,7 @@ def parse_command(word: str, argv: Sequence[str]) -> tuple[Arguments, Command]:
         directory=given.directory,
         project=project,
         prune=given.prune,
+        analyze=given.analyze,
         connections=given.connections,
         **(
             {"plan": given.plan, "yes": given.yes}
@@ -140,6 +141,7 @@ def _make_plan(bench: Workbench, command: Command) -> Plan:
             command.directory,
             command.project,
             prune=command.prune,
+            analyze=command.analyze,
             connections=command.connections,
             say=lambda text: _show_progress(bench.display, text),
         )
@@ -166,7 +168,7 @@ def _apply(bench: Workbench, command: Command, plan: Plan) -> int:
         display.write_error("Nothing was applied.")
         return _FAILED
     steps = [step for step in plan.steps if needs_work(step, plan)]
-    with closing(bench.require().cursor()) as cursor:
+    with bench.require().cursor() as cursor:
         for number, step in enumerate(steps, 1):
             display.notice(f"[{number}/{len(steps)}] {_doing(step)}")
             try:
@@ -231,6 +233,11 @@ def _parser(*, applies: bool) -> argparse.ArgumentParser:
         "--prune",
         action="store_true",
         help="drop tables of the project that the directory does not define any more",
+    )
+    parser.add_argument(
+        "--analyze",
+        action="store_true",
+        help="also look for columns of sources that changed since a table was defined; slower",
     )
     parser.add_argument(
         "--connections",

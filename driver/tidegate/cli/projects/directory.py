@@ -80,9 +80,10 @@ def _definitions(path: Path, shown: str, catalog: str, schema: str) -> Iterator[
                 f"{shown}:{part.line}: expected CREATE OR ALTER MATERIALIZED TABLE, the only "
                 "statement of such a directory"
             )
-        chain = next(_chains(tokens[len(_HEAD) :]), None)
-        name = chain and _full_name(chain.parts, catalog, schema)
-        if not name:
+        rest = tokens[len(_HEAD) :]
+        named = bool(rest) and _identifier(rest[0]) is not None
+        name = _full_name(next(_chains(rest)).parts, catalog, schema) if named else None
+        if name is None:
             raise ProjectError(f"{shown}:{part.line}: expected the name of a table")
         yield Definition(file=shown, part=part, name=name)
 

@@ -32,22 +32,32 @@ Progress = Callable[[str], None]
 
 
 def make_plan(
-    connect: Connect, directory: str, project: str, *, prune: bool, connections: int, say: Progress
+    connect: Connect,
+    directory: str,
+    project: str,
+    *,
+    prune: bool,
+    analyze: bool,
+    connections: int,
+    say: Progress,
 ) -> Plan:
     """Compare a directory with the server; changes nothing.
 
     :param connect: opens a session, with ``OPTION`` among its settings.
     :param prune: whether tables are dropped that the directory no longer defines.
+    :param analyze: whether the server analyzes definitions that are word for word as it has them,
+        since the columns of their sources may have changed.
     :param connections: how many definitions are compared at a time.
     :param say: gets a line about the progress.
     :raises ProjectError: if the directory cannot be used.
     :raises tidegate.Error: if the server cannot be used.
     """
-    with closing(connect()) as connection, closing(connection.cursor()) as cursor:
+    with closing(connect()) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT current_catalog(), current_schema()")
         [(catalog, schema)] = cursor.fetchall()
         definitions = read_directory(directory, str(catalog), str(schema))
-        compared = _compare_all(connect, definitions, connections, say)
+        word = "EXPLAIN EXTENDED" if analyze else "EXPLAIN"
+        compared = _compare_all(connect, definitions, word, connections, say)
         cursor.execute(_TABLES)
         owners = {(str(a), str(b), str(c)): owner for a, b, c, owner in cursor.fetchall()}
         steps = list(_settle(definitions, compared, owners.keys()))
@@ -91,7 +101,11 @@ def needs_work(step: Step, plan: Plan) -> bool:
 
 
 def _compare_all(
-    connect: Connect, definitions: tuple[Definition, ...], connections: int, say: Progress
+    connect: Connect,
+    definitions: tuple[Definition, ...],
+    word: str,
+    connections: int,
+    say: Progress,
 ) -> Mapping[FullName, Step]:
     local = threading.local()
     done = 0
@@ -100,23 +114,23 @@ def _compare_all(
         def cursor() -> Cursor:
             if not hasattr(local, "cursor"):
                 connection = stack.enter_context(closing(connect()))
-                local.cursor = stack.enter_context(closing(connection.cursor()))
+                local.cursor = stack.enter_context(connection.cursor())
             found: Cursor = local.cursor
             return found
 
         pool = stack.enter_context(ThreadPoolExecutor(connections, "plan"))
         steps = {}
-        for step in pool.map(lambda definition: _compare(cursor(), definition), definitions):
+        for step in pool.map(lambda definition: _compare(cursor(), definition, word), definitions):
             steps[step.name] = step
             done += 1
             say(f"Comparing definitions: {done:,} of {len(definitions):,}")
     return steps
 
 
-def _compare(cursor: Cursor, definition: Definition) -> Step:
+def _compare(cursor: Cursor, definition: Definition, word: str) -> Step:
     name = definition.name
     # Positions in errors are those of the statement that is sent.
-    part = replace(definition.part, sql=f"EXPLAIN {definition.part.sql}")
+    part = replace(definition.part, sql=f"{word} {definition.part.sql}")
     try:
         cursor.execute(part.sql)
         columns = [str(column[0]) for column in cursor.description or ()]

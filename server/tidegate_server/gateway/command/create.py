@@ -74,7 +74,9 @@ def explain_create(
     """
     existing = resolve.find(statement.name, context)
     if existing is not None and statement.or_alter:
-        return redefine.explain_create_or_alter(statement, existing, text, context)
+        return redefine.explain_create_or_alter(
+            statement, existing, text, context, analyzed=bool(detail)
+        )
     plain = convert.plain_table(statement, context) if statement.or_alter else None
     if plain is not None:
         table = convert.taken_over(statement, plain, text, context)

@@ -49,6 +49,8 @@ from tidegate_server.gateway.definition.transaction import (
     compensate,
     write_definition,
 )
+from tidegate_server.gateway.definition.unchanged import is_unchanged
+from tidegate_server.gateway.options import PROJECT_KEY
 from tidegate_server.gateway.runs.orders import informed_order, refuse_half_done
 from tidegate_server.gateway.spark_session import ensure_session
 
@@ -107,9 +109,21 @@ def explain_alter_query(statement: AlterAsQuery, text: str, context: Context) ->
 
 
 def explain_create_or_alter(
-    statement: CreateMaterializedTable, existing: MaterializedTable, text: str, context: Context
+    statement: CreateMaterializedTable,
+    existing: MaterializedTable,
+    text: str,
+    context: Context,
+    *,
+    analyzed: bool,
 ) -> Result:
-    """Return the changes, each with its effect on the data; changes nothing."""
+    """Return the changes, each with its effect on the data; changes nothing.
+
+    :param analyzed: whether Spark analyzes the query even if the statement is that of the table.
+    """
+    if not analyzed and context.setting(PROJECT_KEY) is not None:
+        refuse_half_done(existing, "ALTER")
+        if is_unchanged(statement, ready(existing), context):
+            return RowsResult(_CHANGES, [])
     return explain_evolution(_whole_evolution(statement, existing, text, context), context)
 
 

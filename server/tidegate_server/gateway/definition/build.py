@@ -85,6 +85,28 @@ _UNSTABLE = ("D1", "D3")
 checked by the refresh."""
 
 
+def cadence_of(
+    statement: CreateMaterializedTable, existing: MaterializedTable | None, context: Context
+) -> RefreshCadence:
+    """Return the freshness and the refresh mode that a statement gives to a table.
+
+    :raises ServerError: as :func:`pace` does.
+    """
+    requested = statement.refresh_mode
+    if requested is None and existing is not None:
+        requested = asked_mode(existing.definition.logical_refresh_mode)
+    paced = _paced(statement, existing, context)
+    return pace(statement.freshness, requested, paced, statement.on_update)
+
+
+def _paced(
+    statement: CreateMaterializedTable, existing: MaterializedTable | None, context: Context
+) -> Setting:
+    """Return the lookup of the options that freshness and refresh mode depend on."""
+    defaults = context.setting if existing is None else _defaults_of(existing.definition, context)
+    return layered_setting(statement.options, defaults)
+
+
 def define(
     statement: CreateMaterializedTable,
     text: str,
@@ -103,14 +125,9 @@ def define(
     check_types(statement.columns, text)
     notices = check_options(statement.options, Place.CREATE)
     check_load_engine(statement.options, context.services.config.engines)
-    requested = statement.refresh_mode
-    if requested is None and existing is not None:
-        requested = asked_mode(existing.definition.logical_refresh_mode)
     setting = layered_setting(statement.options, context.setting)
-    defaults = context.setting if existing is None else _defaults_of(existing.definition, context)
-    paced = layered_setting(statement.options, defaults)
     try:
-        chosen = pace(statement.freshness, requested, paced, statement.on_update)
+        chosen = cadence_of(statement, existing, context)
     except ServerError as problem:
         raise at_freshness(problem, statement.freshness, text) from problem.__cause__
     need_scheduler("CREATE", chosen.mode, context)
@@ -141,7 +158,7 @@ def define(
             statement.start_mode,
             chosen.mode,
             definition.date_formatters(),
-            paced,
+            _paced(statement, existing, context),
             or_alter=statement.or_alter,
             on_update=chosen.on_update is not None,
         ),
@@ -371,7 +388,7 @@ def _definition(
         on_update=chosen.on_update,
         execute_as=statement.execute_as,
         comment=statement.comment,
-        options=_with_project(statement.options, context),
+        options=options_of(statement, context),
         partition_keys=fitted.partition_keys,
         primary_key=fitted.primary_key,
         settings=stored_settings(context),
@@ -383,10 +400,11 @@ def _definition(
     )
 
 
-def _with_project(options: Mapping[str, str], context: Context) -> dict[str, str]:
+def options_of(statement: CreateMaterializedTable, context: Context) -> dict[str, str]:
     """Return a statement's options with the project of the session, unless they name one."""
+    options = dict(statement.options)
     project = context.setting(PROJECT_KEY)
-    return dict(options) if project is None else {PROJECT_KEY: project, **options}
+    return options if project is None else {PROJECT_KEY: project, **options}
 
 
 def _is_declared(statement: CreateMaterializedTable) -> bool:

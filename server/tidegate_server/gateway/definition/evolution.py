@@ -5,12 +5,14 @@ EXPLAIN prints the same object that ALTER executes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.clauses import Assertion, Expectation
@@ -29,7 +31,12 @@ from tidegate_server.gateway.definition.start_mode import resumes
 from tidegate_server.gateway.definition.streaming import check_same_stream
 from tidegate_server.gateway.link.targets import LOAD_ENGINE_KEY
 
-_EXACT = (TokenType.STRING, TokenType.IDENTIFIER)
+_PLAIN = re.compile(r"[A-Z_][A-Z0-9_]*")
+_KEYWORDS = frozenset(Spark.Tokenizer.KEYWORDS) | {
+    *("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "CURRENT_USER", "SESSION_USER", "USER"),
+    *("GROUPING", "STREAM", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "X"),
+}
+"""Words that in backticks are names, and can mean something else without them."""
 
 
 class Effect(Enum):
@@ -130,7 +137,9 @@ def tightened_columns(before: Schema, wanted: Schema) -> tuple[str, ...]:
 
 
 def same_query(one: str, other: str) -> bool:
-    """Say whether queries are equal except for comments, spacing and case of words."""
+    """Say whether queries are equal except for comments, spacing, the case of words, backticks
+    around words, the word AS, and ``!=`` for ``<>``.
+    """
     if one == other:
         return True
     try:
@@ -140,10 +149,20 @@ def same_query(one: str, other: str) -> bool:
 
 
 def _words(query: str) -> list[tuple[TokenType, str]]:
-    return [
-        (token.token_type, token.text if token.token_type in _EXACT else token.text.upper())
-        for token in tokenize(query)
-    ]
+    words = map(_word, tokenize(query))
+    return [word for word in words if word != (TokenType.VAR, "AS")]
+
+
+def _word(token: Token) -> tuple[TokenType, str]:
+    text = token.text.upper()
+    match token.token_type:
+        case TokenType.VAR:
+            return TokenType.VAR, text
+        case TokenType.IDENTIFIER if _PLAIN.fullmatch(text) and text not in _KEYWORDS:
+            return TokenType.VAR, text
+        case TokenType.NEQ:
+            return TokenType.NEQ, ""
+    return token.token_type, token.text
 
 
 def _rebuilding(definition: Definition) -> Effect:
