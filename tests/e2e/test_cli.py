@@ -7,6 +7,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,3 +139,52 @@ def test_no_server_is_status_3() -> None:
     )
     assert done.returncode == 3
     assert "ERROR 08001" in done.stderr
+
+
+def test_tables_follow_a_directory(server: Any, schema: str, tmp_path: Path) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", MAIN, *arguments, "-u", server.url, "-d", schema],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    head = "CREATE OR ALTER MATERIALIZED TABLE"
+    tables = tmp_path / "tables"
+    tables.mkdir()
+    (tables / "a.sql").write_text(
+        f"{head} by_day FRESHNESS = INTERVAL '1' DAY AS SELECT day, sum(n) AS n FROM base "
+        f"GROUP BY day;\n{head} base FRESHNESS = INTERVAL '1' DAY AS SELECT 1 AS day, 2 AS n;"
+    )
+    (tables / "b.sql").write_text(
+        f"{head} other FRESHNESS = INTERVAL '1' DAY AS SELECT `day` FROM base"
+    )
+    applied = run("apply", str(tables), "--yes")
+    assert applied.returncode == 0, applied.stderr
+    assert "3 tables: 3 created." in applied.stdout
+
+    (tables / "b.sql").unlink()
+    (tables / "a.sql").write_text(
+        (tables / "a.sql").read_text().replace("FROM base", "from `base`")
+    )
+    planned = run("plan", str(tables))
+    assert planned.stdout.splitlines()[-1] == "3 tables: 2 unchanged, 1 left, although the " + (
+        "directory does not define it any more."
+    )
+    (tables / "a.sql").write_text(
+        (tables / "a.sql").read_text().replace("2 AS n", "2 AS n, 3 AS m")
+    )
+    applied = run("apply", str(tables), "--yes", "--prune")
+    assert applied.returncode == 0, applied.stderr
+    assert "    COLUMN m added: INT [NEXT_REFRESH]\n" in applied.stdout
+    assert run("plan", str(tables), "--check", "--analyze").returncode == 0
+
+    assert run("mt", "refresh", "by_day", "--cascade", "upstream").returncode == 0
+    verified = run("mt", "verify", "by_day", "--json")
+    assert (verified.returncode, json.loads(verified.stdout)["equal"]) == (0, True)
+    names = [json.loads(line)["table"] for line in run("mt", "list", "--json").stdout.splitlines()]
+    assert {"base", "by_day"} <= set(names)
+    assert "other" not in names
