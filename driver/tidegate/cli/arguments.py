@@ -191,6 +191,22 @@ def add_server(group: argparse._ArgumentGroup) -> None:
         help="session setting, may be repeated",
     )
     group.add_argument(
+        "--hiveconf",
+        dest="set",
+        action="append",
+        type=_setting,
+        metavar="KEY=VALUE",
+        help="the same, as beeline calls it",
+    )
+    group.add_argument(
+        "--hivevar",
+        dest="set",
+        action="append",
+        type=_variable,
+        metavar="NAME=VALUE",
+        help="variable for ${NAME} in statements, may be repeated",
+    )
+    group.add_argument(
         "--context",
         action="append",
         default=[],
@@ -278,6 +294,11 @@ def _setting(text: str) -> tuple[str, str]:
     if not key or not equals:
         raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
     return key.strip(), value
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, value = _setting(text)
+    return f"hivevar:{name}", value
 
 
 def _defaults(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Settings:

@@ -6,11 +6,15 @@ import shlex
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TextIO, cast
 
 from tidegate.cli.files import UnreadableFileError, read_script
 from tidegate.cli.formats import FORMATS
-from tidegate.cli.run import run_metadata
+from tidegate.cli.record import Recorder
+from tidegate.cli.run import run_metadata, run_statement
 from tidegate.cli.script import CommandError, Workbench, run_text
+from tidegate.cli.watch import watch
 from tidegate.cursor import Cursor
 from tidegate.dsn import is_url, parse_url
 
@@ -39,11 +43,12 @@ def run_command(bench: Workbench, line: str) -> None:
     :raises CommandError: if there is no such command or its arguments are wrong.
     :raises QuitShellError: if the command is to leave.
     """
-    name, _, rest = line.removeprefix("!").strip().partition(" ")
-    if name.lower() == "sh":
-        _shell(rest)
+    name, _, rest = line[1:].strip().partition(" ")
+    name = _PSQL.get(name, name.lower()) if line.startswith("\\") else name.lower()
+    if name in _WHOLE_LINES:
+        _WHOLE_LINES[name](bench, rest)
         return
-    command = COMMANDS.get(name.lower())
+    command = COMMANDS.get(name)
     if command is None:
         raise CommandError(f"There is no command !{name}: !help lists them.")
     try:
@@ -59,7 +64,14 @@ def _help(bench: Workbench, arguments: Sequence[str]) -> None:
         f"{f'!{name} {command.usage}':<{width}}  {command.help}"
         for name, command in COMMANDS.items()
     ]
-    lines.append("Anything else is SQL and ends with a semicolon.")
+    lines += [
+        "",
+        "Names known from psql work too: \\? \\q \\d \\dt \\dn \\i \\watch.",
+        "Anything else is SQL and ends with a semicolon. To begin:",
+        "  SHOW MATERIALIZED TABLES;",
+        "  CREATE MATERIALIZED TABLE t FRESHNESS = INTERVAL '3' MINUTE AS SELECT ...;",
+        "  DESCRIBE EXTENDED t;  SHOW REFRESH HISTORY FOR t;",
+    ]
     bench.display.out.write("\n".join(lines) + "\n")
 
 
@@ -159,7 +171,44 @@ def _history(bench: Workbench, arguments: Sequence[str]) -> None:
     raise CommandError("Only the interactive shell has a history.")
 
 
-def _shell(line: str) -> None:
+def _describe(bench: Workbench, arguments: Sequence[str]) -> None:
+    if len(arguments) != 1:
+        raise CommandError("Write !describe [SCHEMA.]TABLE.")
+    run_statement(bench.require(), f"DESCRIBE EXTENDED {arguments[0]}", bench.display)
+
+
+def _record(bench: Workbench, arguments: Sequence[str]) -> None:
+    display = bench.display
+    if len(arguments) > 1:
+        raise CommandError("Write !record FILE to begin, and !record to end.")
+    if isinstance(display.out, Recorder):
+        display.out.file.close()
+        display.out = display.out.stream
+    elif not arguments:
+        raise CommandError("Nothing is recorded: write !record FILE.")
+    if arguments:
+        try:
+            file = Path(arguments[0]).expanduser().open("a", encoding="utf-8")
+        except OSError as error:
+            raise CommandError(f"Cannot write {arguments[0]}: {error.strerror}.") from error
+        display.out = cast("TextIO", Recorder(display.out, file))
+
+
+def _watch(bench: Workbench, line: str) -> None:
+    seconds, _, sql = line.strip().partition(" ")
+    try:
+        every = float(seconds or _WATCH_SECONDS)
+    except ValueError:
+        every = 0.0
+    if not 0 < every < float("inf"):
+        raise CommandError("Write !watch [SECONDS [STATEMENT]].")
+    text = sql.strip() or bench.last_sql
+    if not text:
+        raise CommandError("There is no statement to repeat: run one first, or write it here.")
+    watch(bench, text, every)
+
+
+def _shell(bench: Workbench, line: str) -> None:
     if not line.strip():
         raise CommandError("Write !sh COMMAND.")
     status = subprocess.run(line, shell=True, check=False).returncode
@@ -178,6 +227,16 @@ def _on_off(value: bool) -> str:
     return "on" if value else "off"
 
 
+def _unreached(bench: Workbench, arguments: Sequence[str]) -> None:
+    raise AssertionError("it takes the rest of its line")
+
+
+_WATCH_SECONDS = 2
+_WHOLE_LINES: dict[str, Callable[[Workbench, str], None]] = {"sh": _shell, "watch": _watch}
+"""Commands whose argument is the rest of the line."""
+_PSQL = {"?": "help", "q": "quit", "d": "describe", "dt": "tables", "dn": "schemas", "i": "run"}
+"""What psql calls these commands, after a backslash."""
+
 COMMANDS: dict[str, Command] = {
     "help": Command("", "list the commands", _help),
     "tables": Command("[[SCHEMA.]PATTERN]", "list tables, views, materialized tables", _tables),
@@ -191,7 +250,10 @@ COMMANDS: dict[str, Command] = {
     "set": Command("[NAME VALUE]", "show or change how results are written", _set),
     "run": Command("FILE", "run a file of statements", _run),
     "history": Command("", "list the entered lines", _history),
-    "sh": Command("COMMAND", "run a command of the system's shell", lambda _, words: _shell("")),
+    "describe": Command("[SCHEMA.]TABLE", "describe a table", _describe),
+    "watch": Command("[SECONDS [SQL]]", "repeat a statement, mark what changed", _unreached),
+    "record": Command("[FILE]", "also write results to a file; without FILE, stop", _record),
+    "sh": Command("COMMAND", "run a command of the system's shell", _unreached),
     "quit": Command("", "leave (also Ctrl-D)", _quit),
 }
 """Every command by its name without the exclamation mark."""

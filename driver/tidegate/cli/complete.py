@@ -44,13 +44,13 @@ class ShellCompleter(Completer):
     ) -> Iterator[Completion]:
         """Yield the completions of the word before the cursor."""
         line = document.text_before_cursor.lstrip()
-        if line.startswith("!") and " " not in line:
+        if line.startswith(("!", "\\")) and " " not in line:
             yield from _matching(line[1:], COMMANDS, upper=False)
             return
         word = document.get_word_before_cursor(WORD=True).rpartition(",")[2].rpartition("(")[2]
         if not word:
             return
-        if not line.startswith("!"):
+        if not line.startswith(("!", "\\")):
             yield from _matching(word, KEYWORDS, upper=not word.islower())
         if self._names is None:
             self._names = tuple(self._load_names())

@@ -1,4 +1,4 @@
-"""Output formats of results: table, vertical, csv, tsv, json."""
+"""Output formats of results: table, vertical, csv, tsv, json, markdown."""
 
 from __future__ import annotations
 
@@ -101,12 +101,34 @@ def write_json(columns: Sequence[str], pages: Iterable[Page], out: TextIO, heade
     return count
 
 
+def write_markdown(columns: Sequence[str], pages: Iterable[Page], out: TextIO, header: bool) -> int:
+    """Write a table of Markdown, for issues and pull requests."""
+    if header:
+        out.write(_markdown_row(columns))
+        out.write(_markdown_row(["--"] * len(columns)))
+    count = 0
+    for page in pages:
+        for row in page:
+            out.write(_markdown_row([text_of(value, null="NULL") for value in row]))
+        count += len(page)
+    return count
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    escaped = (
+        _printable(cell).replace("\\", "\\\\").replace("|", "\\|").replace("\n", "<br>")
+        for cell in cells
+    )
+    return f"| {' | '.join(escaped)} |\n"
+
+
 FORMATS: dict[str, Format] = {
     "table": write_table,
     "vertical": write_vertical,
     "csv": write_csv,
     "tsv": write_tsv,
     "json": write_json,
+    "markdown": write_markdown,
 }
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from types import FrameType
 from typing import TextIO, TypeVar
 
@@ -24,8 +23,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Note = Callable[[str], None]
 Execute = Callable[[Note | None], object]
-Edit = Callable[[Sequence[str], Page], Page]
-"""Returns the rows of a page that are to be written, by their column names."""
+Edit = Callable[[Sequence[str], Iterable[Page]], tuple[Sequence[str], Iterable[Page]]]
+"""Returns the columns and rows that are written instead of those of a result."""
 
 _TICK_SECONDS = 0.2
 _POLL_SECONDS = 0.1
@@ -96,7 +95,7 @@ class _Progress:
 def run_statement(
     connection: Connection, sql: str, display: Display, edit: Edit | None = None
 ) -> None:
-    """Run a statement, write its result, of which ``edit`` may leave rows out, and how it went.
+    """Run a statement, write its result, which ``edit`` may change, and how it went.
 
     :raises tidegate.Error: if the statement fails.
     :raises InterruptedStatementError: after Ctrl-C.
@@ -152,10 +151,10 @@ def _run(
         if cursor.description is None:
             _report_success(cursor, display)
             return
-        names = [str(column[0]) for column in cursor.description]
-        pages = _pages(lambda: in_background(lambda: cursor.fetchmany(PAGE_ROWS)))
+        names: Sequence[str] = [str(column[0]) for column in cursor.description]
+        pages: Iterable[Page] = _pages(lambda: in_background(lambda: cursor.fetchmany(PAGE_ROWS)))
         if edit is not None:
-            pages = map(partial(edit, names), pages)
+            names, pages = edit(names, pages)
         if chosen is not None:
             names, pages = _project(names, pages, chosen)
         count = FORMATS[display.format](names, pages, display.out, display.header)
@@ -241,8 +240,8 @@ def _pages(fetch: Callable[[], Page]) -> Iterator[Page]:
 
 
 def _project(
-    names: Sequence[str], pages: Iterator[Page], chosen: Sequence[str]
-) -> tuple[list[str], Iterator[Page]]:
+    names: Sequence[str], pages: Iterable[Page], chosen: Sequence[str]
+) -> tuple[list[str], Iterable[Page]]:
     """Keep the chosen columns, in their order; all of them if the server uses other names."""
     places = [names.index(name) for name in chosen if name in names]
     if not places:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 
@@ -15,6 +17,10 @@ from tidegate.connection import Connection
 from tidegate.dsn import ConnectOptions, is_url, parse_url
 
 Connect = Callable[[ConnectOptions], Connection]
+
+_QUOTE = "'"
+_EXECUTE = re.compile(r"EXECUTE\s+'(?P<path>(?:[^']|'')+)'", re.IGNORECASE)
+"""Flink's statement that runs a file of statements (FLIP-24)."""
 
 
 class NotConnectedError(Exception):
@@ -32,6 +38,8 @@ class Workbench:
     display: Display
     connect: Connect
     options: ConnectOptions | None = None
+    last_sql: str = ""
+    """The statement that ran last, which ``!watch`` repeats."""
     connection: Connection | None = None
 
     def open(self, options: ConnectOptions) -> None:
@@ -136,7 +144,10 @@ def _run_part(bench: Workbench, part: Part, command: RunCommand, source: str | N
     def run() -> bool:
         if part.is_command:
             command(bench, part.sql)
+        elif file := _EXECUTE.fullmatch(part.sql):
+            command(bench, f"!run {shlex.quote(file['path'].replace(_QUOTE * 2, _QUOTE))}")
         else:
+            bench.last_sql = part.sql
             run_statement(bench.require(), part.sql, bench.display)
         return True
 

@@ -57,10 +57,10 @@ def run_shell(bench: Workbench) -> None:
     completer = ShellCompleter(lambda: _names(bench))
     session = _session(completer)
     where = bench.options.address if bench.options else "nothing"
-    bench.display.notice(f"tidegate {__version__}, connected to {where}. !help helps.")
+    bench.display.notice(f"tidegate {__version__}, connected to {where}. !help or \\? helps.")
 
     def command(bench: Workbench, line: str) -> None:
-        if line.removeprefix("!").strip() == "history":
+        if line[1:].strip() == "history":
             _show_history(bench, session.history.get_strings())
         else:
             run_command(bench, line)

@@ -3,9 +3,9 @@
 A statement ends at a semicolon outside of quotes and comments. Quotes are ``'…'``, ``"…"`` (both
 with backslash escapes unless written ``r'…'``) and `` `…` ``; a doubled quote stays inside.
 Comments are ``-- …``, ``/* … */`` (nesting, as Spark reads them) and ``// …`` where it begins a
-token, so that ``ADD JAR hdfs://host/x.jar`` stays whole. A line that begins with ``!`` where a
-statement could begin is a command of the shell and ends with its line. ``BEGIN … END`` of Spark's
-SQL scripting is one statement. Time is linear in the length of the script.
+token, so that ``ADD JAR hdfs://host/x.jar`` stays whole. A line that begins with ``!`` or ``\\``
+where a statement could begin is a command of the shell and ends with its line. ``BEGIN … END`` of
+Spark's SQL scripting is one statement. Time is linear in the length of the script.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _scan(script: str, start: int) -> tuple[int, int, list[str], Ending]:
             continue
         if begin is None and kind not in ("space", "comment", "end"):
             begin = match.start()
-            if text == "!":
+            if text in ("!", "\\"):
                 return _command(script, begin)
         if kind == "open":
             pieces.append(script[match.start() :])

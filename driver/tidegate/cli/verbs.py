@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.cli.arguments import (
@@ -84,12 +84,15 @@ def run_request(bench: Workbench, request: Request) -> bool:
     """
     alarmed = False
 
-    def edit(names: Sequence[str], page: Page) -> Page:
+    def kept(names: Sequence[str], page: Page) -> Page:
         nonlocal alarmed
         rows = [(row, dict(zip(names, row, strict=True))) for row in page]
-        kept = [(row, named) for row, named in rows if request.keep(named)]
-        alarmed = alarmed or any(request.alarming(named) for _, named in kept)
-        return [row for row, _ in kept]
+        rows = [(row, named) for row, named in rows if request.keep(named)]
+        alarmed = alarmed or any(request.alarming(named) for _, named in rows)
+        return [row for row, _ in rows]
+
+    def edit(names: Sequence[str], pages: Iterable[Page]) -> tuple[Sequence[str], Iterable[Page]]:
+        return names, (kept(names, page) for page in pages)
 
     display: Display = bench.display
     run_statement(bench.require(), request.statement, display, edit)

@@ -297,6 +297,41 @@ def test_create_runs_definitions_only(
     assert len(server.statements) == 1
 
 
+def test_commands_have_the_names_of_psql_too(
+    server: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "it's.sql"
+    script.write_text("two;")
+    quoted = str(script).replace("'", "''")
+    run(server, "-e", f"\\d sales.t\n!describe t\n\\?\none; EXECUTE '{quoted}'; \n\\q\nthree;")
+    assert server.statements == ["DESCRIBE EXTENDED sales.t", "DESCRIBE EXTENDED t", "one", "two"]
+    assert "!record [FILE]" in capsys.readouterr().out
+
+
+def test_results_are_recorded_in_a_file(
+    server: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers["one"] = Answer(["a"], [("x|y",)])
+    file = tmp_path / "log.md"
+    script = f"!record {file}\none;\n!record\none;\n"
+    assert run(server, "--format", "markdown", "-e", script) == 0
+    table = "| a |\n| -- |\n| x\\|y |\n"
+    assert file.read_text() == table
+    assert capsys.readouterr().out == 2 * table
+    assert run(server, "-e", "!record") == 1
+
+
+@pytest.mark.parametrize("command", ["!watch", "!watch never", "!watch 0 select 1"])
+def test_what_cannot_be_watched_is_an_error(server: FakeServer, command: str) -> None:
+    assert run(server, "-e", command) == 1
+    assert server.statements == []
+
+
+def test_beelines_options_are_settings(server: FakeServer) -> None:
+    run(server, "--hiveconf", "a=1", "--hivevar", "day=x", "--set", "b=2", "-e", "one")
+    assert server.options[0].settings == {"a": "1", "hivevar:day": "x", "b": "2"}
+
+
 def test_a_socket_is_an_address(server: FakeServer) -> None:
     run(server, "-u", "tidegate:///sales?socket=%2Frun%2Ftide%20gate", "-e", "one")
     run(server, "--socket", "/run/tidegate", "-e", "one")
