@@ -280,15 +280,15 @@ def needed_rights(settings: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     found = {"pods": _POD_VERBS}
     if _is_on(settings, _OWN_CLAIMS):
         found["persistentvolumeclaims"] = _CLAIM_VERBS
-    if not _is_on(settings, _CONFIG_MAPS_OFF):
+    if not _is_on(settings, _CONFIG_MAPS_OFF, default="false"):
         found["configmaps"] = _CONFIG_MAP_VERBS
     if _is_on(settings, _DELETE_SERVICES):
         found["services"] = _SERVICE_VERBS
     return found
 
 
-def _is_on(settings: Mapping[str, str], key: str) -> bool:
-    return settings.get(key, "true").strip().lower() == "true"
+def _is_on(settings: Mapping[str, str], key: str, default: str = "true") -> bool:
+    return settings.get(key, default).strip().lower() == "true"
 
 
 def _require_namespace(api: KubernetesApi) -> None:

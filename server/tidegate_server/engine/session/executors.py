@@ -68,10 +68,7 @@ class ExecutorWatch:
             since = self._since.get(operation_id)
         if since is None or self._clock() - since < NOTICE_SECONDS:
             return ""
-        return (
-            f"Waiting for executors: {self._master} has given {self._engine} none. "
-            f"{self.reason}"
-        )
+        return f"Waiting for executors: {self._master} has given {self._engine} none. {self.reason}"
 
     @property
     def reason(self) -> str:
