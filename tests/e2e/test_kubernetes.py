@@ -46,7 +46,7 @@ driver_memory = "1g"
 master = "{master}"
 application = true
 driver_memory = "1g"
-idle_timeout = 20
+idle_timeout = 60
 
 [engines.absent]
 master = "{master}"
