@@ -207,7 +207,7 @@ class Api(KubernetesApi):
     [
         (
             Api(refused={"/": ApiError(401, "Unauthorized")}),
-            "does not accept the credentials: Unauthorized",
+            "it rejects the credentials (401, Unauthorized)",
             "oauthTokenFile",
         ),
         (
@@ -298,7 +298,7 @@ def pod(**status: Any) -> dict[str, Any]:
                             "type": "PodScheduled",
                             "status": "False",
                             "reason": "Unschedulable",
-                            "message": "0/3 nodes are available",
+                            "message": "0/3 nodes are available.",
                         }
                     ],
                 )

@@ -24,6 +24,8 @@ from tidegate_server.engine.jvm.jars import Jar, fetch_jars
 
 IMAGE: Final = "registry.example.org/tidegate:1"
 NAMESPACE: Final = "lake"
+SERVER: Final = "tidegate-0"
+"""The pod that stands for the server's, and owns those of executors."""
 TOKEN: Final = "hush-of-the-account"
 _JARS: Final = (
     Jar("io.fabric8", "kubernetes-server-mock", "7.4.0"),
@@ -85,6 +87,7 @@ def running_kubernetes(folder: Path, hidden: Sequence[Path] = ()) -> Iterator[Ku
             api = f"http://127.0.0.1:{port}"
             nodes = Nodes(api, NAMESPACE, folder, image=IMAGE, hidden=hidden)
             nodes.start()
+            nodes.create(SERVER, {}, ["sleep", "36000"])
             try:
                 yield Kubernetes(master, front, nodes, _settings(authority, token, template))
             finally:
@@ -101,6 +104,9 @@ def _settings(authority: Path, token: Path, template: Path) -> dict[str, str]:
         "spark.kubernetes.authenticate.caCertFile": str(authority),
         "spark.kubernetes.authenticate.oauthTokenFile": str(token),
         "spark.kubernetes.executor.podTemplateFile": str(template),
+        "spark.kubernetes.driver.pod.name": SERVER,
+        "spark.authenticate": "true",
+        "spark.network.crypto.enabled": "true",
         "spark.executor.instances": "1",
         "spark.executor.memory": "600m",
         "spark.driver.host": "127.0.0.1",  # the template has the pods on this machine's network

@@ -96,6 +96,7 @@ class Nodes:
                 del self._running[name]
             elif (code := process.poll()) is not None and name not in self._ended:
                 self._ended.add(name)
+                code = 128 - code if code < 0 else code  # as of a killed container
                 terminated = {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}
                 state = {"state": {"terminated": terminated}}
                 self._set_status(name, pod, "Failed" if code else "Succeeded", state)

@@ -106,7 +106,8 @@ def kubernetes_settings(
     """Return Spark's settings of an engine whose executors are pods.
 
     Spark's ConfigMap with the files of SPARK_CONF_DIR is left out, as one would remain of each
-    killed engine, and so is what only a driver that is a pod needs.
+    killed engine, and so is what only a driver that is a pod needs. Spark would end the engine
+    once it has lost a few executors since its start.
 
     :param installation: the id of the data directory.
     :param start: identifies this start; empty for a random text.
@@ -121,6 +122,7 @@ def kubernetes_settings(
             cluster, start or secrets.token_hex(4)
         ),
         **{f"spark.kubernetes.executor.label.{key}": value for key, value in labels.items()},
+        "spark.executor.maxNumFailures": str((1 << 31) - 1),
         _CONFIG_MAPS_OFF: "true",
         _DELETE_SERVICES: "false",
         **({} if claims else {_OWN_CLAIMS: "false"}),
@@ -277,7 +279,7 @@ def needed_rights(settings: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
     :param settings: those of the engine.
     """
-    found = {"pods": _POD_VERBS}
+    found: dict[str, tuple[str, ...]] = {"pods": _POD_VERBS}
     if _is_on(settings, _OWN_CLAIMS):
         found["persistentvolumeclaims"] = _CLAIM_VERBS
     if not _is_on(settings, _CONFIG_MAPS_OFF, default="false"):
@@ -319,7 +321,7 @@ def _may(api: KubernetesApi, verb: str, resource: str) -> bool:
 def access_error(master: str, problem: ApiError) -> ServerError:
     """Return the error that says why an API server cannot be used."""
     if problem.code == 401:
-        return _unusable(master, f"it does not accept the credentials: {problem}", _SIGN_IN)
+        return _unusable(master, f"it rejects the credentials (401, {problem})", _SIGN_IN)
     if problem.code == 403 and "system:anonymous" in str(problem):
         return _unusable(master, "there are no credentials for it", _SIGN_IN)
     if problem.code > 0:
@@ -369,7 +371,7 @@ def pods_problem(pods: Sequence[Mapping[str, Any]]) -> str:
         return "It has no pods: spark.log in the directory of the engine's logs says why"
     for pod in pods:
         if found := _pod_problem(pod.get("status", {})):
-            return f"The pod {pod['metadata']['name']} does not run: {found}"
+            return f"The pod {pod['metadata']['name']} does not run: {found.rstrip('.')}"
     return ""
 
 
