@@ -98,6 +98,8 @@ def test_rights_are_those_of_the_settings() -> None:
     assert needed_rights(settings_of()).keys() == {"pods"}
     claim = {f"{SETTINGS}.executor.volumes.persistentVolumeClaim.a.options.claimName": "OnDemand"}
     assert needed_rights(settings_of(settings=claim)).keys() == {"pods", "persistentvolumeclaims"}
+    kept = {f"{SETTINGS}.executor.deleteOnTermination": "false"}
+    assert "patch" in needed_rights(settings_of(settings=kept) | kept)["pods"]
     assert needed_rights({}).keys() == {
         "pods",
         "persistentvolumeclaims",

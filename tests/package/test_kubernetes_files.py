@@ -193,7 +193,13 @@ def test_every_option_of_the_chart_makes_valid_manifests(helm: str, tmp_path: Pa
     settings = content["engine"]["settings"]
     assert settings["spark.kubernetes.container.image.pullSecrets"] == "registry"
     assert settings["spark.kubernetes.container.image"] == "registry.example.org/tidegate:1"
-    assert ("Role", "tidegate") not in found
+    assert found["Role", "other"]["rules"] == [
+        *documents((FILES / "rbac.yaml").read_text("utf-8"))["Role", "tidegate"]["rules"],
+        *documents((FILES / "rbac.yaml").read_text("utf-8"))["Role", "tidegate-claims"]["rules"],
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
+    ]
+    other = succeed(helm, "template", *RELEASE, "--set", WAREHOUSE, "--set", UNMANAGED)
+    assert not [kind for kind, _ in documents(other) if kind in ("Role", "ServiceAccount")]
     template = yaml.safe_load(found["ConfigMap", "tidegate"]["data"]["pod-template.yaml"])
     assert template["spec"]["nodeSelector"] == {"pool": "spark"}
     assert template["spec"]["automountServiceAccountToken"] is False
@@ -213,6 +219,8 @@ config:
     nightly:
       master: k8s://https://kubernetes.default.svc
       application: true
+      settings:
+        spark.kubernetes.executor.volumes.persistentVolumeClaim.a.options.claimName: OnDemand
 podTemplate: {spec: {nodeSelector: {pool: spark}}}
 persistence: {storageClass: fast}
 nodeSelector: {pool: servers}
@@ -220,8 +228,11 @@ tolerations: [{key: servers, operator: Exists}]
 affinity: {nodeAffinity: {}}
 podAnnotations: {example.org/team: lake}
 service: {type: LoadBalancer, annotations: {example.org/internal: "true"}}
-serviceAccount: {create: false, name: other}
+serviceAccount:
+  name: other
+  rules: [{apiGroups: [""], resources: [configmaps], verbs: [create]}]
 """
+UNMANAGED = "serviceAccount.create=false"
 
 
 def validate(folder: Path, *texts: str) -> None:

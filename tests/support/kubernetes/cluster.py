@@ -34,7 +34,7 @@ _JARS: Final = (
     Jar("io.vertx", "vertx-bridge-common", "4.5.25"),
 )
 _SHIPPED: Final = Path(pyspark.__file__).parent / "jars"
-_ROLE: Final = Path(__file__).parents[3] / "examples" / "kubernetes" / "rbac.yaml"
+_ROLES: Final = Path(__file__).parents[3] / "examples" / "kubernetes" / "rbac.yaml"
 _TEMPLATE: Final = """\
 apiVersion: v1
 kind: Pod
@@ -57,7 +57,7 @@ class Kubernetes:
 
 @contextmanager
 def running_kubernetes(folder: Path, hidden: Sequence[Path] = ()) -> Iterator[Kubernetes]:
-    """Start a cluster with one account, which has the rights of the example's Role.
+    """Start a cluster with one account, which has the rights of the example's Roles.
 
     :param folder: gets the files of the cluster.
     :param hidden: directories that are empty for pods.
@@ -114,8 +114,7 @@ def _settings(authority: Path, token: Path, template: Path) -> dict[str, str]:
 
 
 def role_rules() -> list[dict[str, list[str]]]:
-    """Return the rules of the example's Role."""
-    documents = yaml.safe_load_all(_ROLE.read_text("utf-8"))
-    [role] = [each for each in documents if each["kind"] == "Role"]
-    rules: list[dict[str, list[str]]] = role["rules"]
-    return rules
+    """Return the rules of the example's Roles."""
+    documents = yaml.safe_load_all(_ROLES.read_text("utf-8"))
+    roles = [each for each in documents if each["kind"] == "Role"]
+    return [rule for role in roles for rule in role["rules"]]

@@ -49,3 +49,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "tidegate.template" -}}
 {{- toYaml (mustMergeOverwrite (fromYaml (.Files.Get "pod-template.yaml")) (deepCopy .Values.podTemplate)) -}}
 {{- end -}}
+
+{{/* Whether an engine has volumes that Spark claims on demand. */}}
+{{- define "tidegate.claims" -}}
+{{- if contains "spark.kubernetes.executor.volumes.persistentVolumeClaim." (toJson .Values.config) -}}
+true
+{{- end -}}
+{{- end -}}

@@ -39,7 +39,9 @@ _CONFIG_MAPS_OFF = "spark.kubernetes.executor.disableConfigMap"
 _DELETE_SERVICES = "spark.kubernetes.driver.service.deleteOnTermination"
 _OWN_CLAIMS = "spark.kubernetes.driver.ownPersistentVolumeClaim"
 _CLAIM_VOLUMES = "spark.kubernetes.executor.volumes.persistentVolumeClaim."
-_POD_VERBS = ("create", "get", "list", "watch", "patch", "delete", "deletecollection")
+_DELETE_PODS = "spark.kubernetes.executor.deleteOnTermination"
+_DECOMMISSION_LABEL = "spark.kubernetes.executor.decommissionLabel"
+_POD_VERBS = ("create", "get", "list", "watch", "delete", "deletecollection")
 _CLAIM_VERBS = ("create", "get", "list", "delete", "deletecollection")
 _CONFIG_MAP_VERBS = ("create", "list", "delete", "deletecollection")
 _SERVICE_VERBS = ("list", "delete", "deletecollection")
@@ -279,7 +281,8 @@ def needed_rights(settings: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
     :param settings: those of the engine.
     """
-    found: dict[str, tuple[str, ...]] = {"pods": _POD_VERBS}
+    labels_pods = not _is_on(settings, _DELETE_PODS) or _DECOMMISSION_LABEL in settings
+    found = {"pods": (*_POD_VERBS, *(("patch",) if labels_pods else ()))}
     if _is_on(settings, _OWN_CLAIMS):
         found["persistentvolumeclaims"] = _CLAIM_VERBS
     if not _is_on(settings, _CONFIG_MAPS_OFF, default="false"):
