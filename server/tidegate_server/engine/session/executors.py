@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +13,10 @@ NOTICE_SECONDS = 15.0
 """How long work may wait before it is mentioned; executors take some seconds to start."""
 BUSY = "Other applications may have all of its cores and memory"
 _EXPLAIN_SECONDS = 10.0
+
+
+def _in_background(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name="executors", daemon=True).start()
 
 
 class ExecutorWatch:
@@ -25,18 +30,21 @@ class ExecutorWatch:
         engine: str,
         timeout: float,
         explain: Callable[[], str] = lambda: "",
+        in_background: Callable[[Callable[[], None]], None] = _in_background,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``starves`` returns whether an operation has a Spark job although there is no executor.
 
         ``engine`` is how messages name the engine; ``timeout`` is in seconds; ``explain`` asks the
-        cluster why, and returns a sentence without its full stop, or an empty text.
+        cluster why, and returns a sentence without its full stop, or an empty text; as the cluster
+        may not answer for long, it is called ``in_background``.
         """
         self._starves = starves
         self._master = master
         self._engine = engine
         self._timeout = timeout
         self._explain = explain
+        self._in_background = in_background
         self._explained = ""
         self._next_explanation = 0.0
         self._clock = clock
@@ -84,8 +92,14 @@ class ExecutorWatch:
         with self._lock:
             if self._clock() < self._next_explanation:
                 return
+            self._next_explanation = math.inf
+        self._in_background(self._ask)
+
+    def _ask(self) -> None:
+        try:
+            self._explained = self._explain()
+        finally:
             self._next_explanation = self._clock() + _EXPLAIN_SECONDS
-        self._explained = self._explain()
 
     @property
     def seconds(self) -> float:
