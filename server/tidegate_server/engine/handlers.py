@@ -225,8 +225,7 @@ class Handlers:
             in_use = self._at_work() + self._results.count() + len(self._jobs.progress())
             in_use += self._sessions.count_with_temporary()
         seconds, reason = self._waiting()
-        measured = self._memory.measure(in_use)
-        return replace(measured, waiting_seconds=seconds, waiting_reason=reason)
+        return replace(self._memory.measure(in_use), waiting_seconds=seconds, waiting_reason=reason)
 
     # ---- sessions and statements -----------------------------------------------------------
 
