@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.support.fixtures.server import Server, StartServer, run_as
+from tests.support.fixtures.server import StartServer
+from tests.support.fixtures.walkthrough import keep_a_table_fresh_though_the_engine_dies, run
 from tests.support.full_run import FULL
 from tests.support.hive_metastore import running_hive_metastore
 from tests.support.object_store import ACCESS_KEY, SECRET_KEY, running_object_store
@@ -20,38 +19,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(not FULL, reason="fetches 700 MB of Hadoop's and Amazon's jars"),
 ]
-REFRESH = "ALTER MATERIALIZED TABLE totals REFRESH"
-ROWS = "SELECT k, n FROM totals ORDER BY k"
-
-
-def run(server: Server, *statements: str) -> list[tuple[object, ...]]:
-    return run_as(server, "root", *statements)
-
-
-def keep_a_table_fresh_though_the_engine_dies(server: Server) -> None:
-    engine = server.wait_for_engine()
-    run(
-        server,
-        "CREATE TABLE events (k INT, n INT)",
-        "INSERT INTO events SELECT id % 3, id FROM range(9)",
-        "CREATE MATERIALIZED TABLE totals FRESHNESS = INTERVAL '1' DAY REFRESH_MODE = INCREMENTAL "
-        "AS SELECT k, sum(n) AS n FROM events GROUP BY k",
-        REFRESH,
-    )
-    assert run(server, ROWS) == [(0, 9), (1, 12), (2, 15)]
-    [(_, info)] = run(server, "INSERT INTO events VALUES (1, 100)", REFRESH)
-    assert info["action"] == "INCREMENTAL"
-    for pid in (engine["pid"], engine["jvm_pid"]):
-        os.kill(pid, signal.SIGKILL)
-    server.wait_for_engine(other_than=engine["pid"])
-    [(_, info)] = run(server, "DELETE FROM events WHERE k = 2", REFRESH)
-    assert info["action"] == "INCREMENTAL"
-    assert run(server, ROWS) == [(0, 9), (1, 112)]
-    [verified] = run(server, "VERIFY MATERIALIZED TABLE totals")
-    assert verified[3] is True
-    assert run(server, "SELECT table_name FROM information_schema.materialized_tables") == [
-        ("totals",)
-    ]
 
 
 def test_tables_are_objects_in_s3(start_server: StartServer, tmp_path: Path) -> None:

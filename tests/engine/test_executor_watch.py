@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tidegate_server.engine.session.executors import NOTICE_SECONDS, ExecutorWatch
@@ -13,6 +14,9 @@ class Cluster:
 
     starving: set[str] = field(default_factory=set)
     now: float = 0.0
+    reasons: list[str] = field(default_factory=list)
+    """What the cluster answers when it is asked why, one after the other."""
+    later: list[Callable[[], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.watch = ExecutorWatch(
@@ -20,6 +24,8 @@ class Cluster:
             master="spark://head:7077",
             engine="the engine nightly",
             timeout=60,
+            explain=lambda: self.reasons.pop(0),
+            in_background=self.later.append,
             clock=lambda: self.now,
         )
 
@@ -64,3 +70,23 @@ def test_an_executor_ends_the_wait() -> None:
     assert cluster.watch.message("a") == ""
     cluster.watch.forget("a")
     assert cluster.watch.seconds == 0
+
+
+def test_the_cluster_is_asked_why_now_and_then() -> None:
+    cluster = Cluster({"a"}, reasons=["The image is missing", "The nodes are full"])
+    for cluster.now in (0, NOTICE_SECONDS, NOTICE_SECONDS + 1):
+        assert cluster.watch.check("a") is None
+    assert "Other applications may have all" in cluster.watch.message("a")
+    [ask] = cluster.later  # not again before it has answered
+    ask()
+    assert cluster.watch.message("a").endswith("the engine nightly none. The image is missing")
+    assert cluster.watch.reason == "The image is missing"
+    cluster.watch.check("a")
+    assert len(cluster.later) == 1
+    cluster.now = 60
+    failure = cluster.watch.check("a")
+    assert failure is not None
+    assert failure.message.endswith("no executor for 60 s. The image is missing.")
+    [_, ask] = cluster.later
+    ask()
+    assert cluster.watch.reason == "The nodes are full"

@@ -496,10 +496,7 @@ class Code(Enum):
         "engine.shared_warehouse = true, or engine.shared_data = true for the data directory.",
     )
     CLUSTER_CONFIGURATION = ErrorSpec(
-        "55000",
-        "An engine with the master yarn needs the configuration of Hadoop, and {reason}.",
-        "Start the server with the environment variable HADOOP_CONF_DIR, the directory of "
-        "yarn-site.xml and core-site.xml.",
+        "55000", "Engines cannot use the master {master}: {reason}.", "{hint}"
     )
     METASTORE_NOT_SHARED = ErrorSpec(
         "55000",
@@ -535,7 +532,7 @@ class Code(Enum):
     )
     CLUSTER_NO_EXECUTORS = ErrorSpec(
         "53000",
-        "{master} has given {engine} no executor for {seconds} s.",
+        "{master} has given {engine} no executor for {seconds} s{why}.",
         "Other applications may have all cores and memory of the cluster, or no machine has what "
         "spark.executor.cores and spark.executor.memory ask for: see the cluster's own pages. "
         "Repeat the statement when there is room, move the table to another engine with ALTER "

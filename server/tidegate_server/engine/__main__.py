@@ -7,9 +7,11 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+from pyspark.sql import SparkSession
 
 from tidegate_server.core.data_directory import claim
 from tidegate_server.core.errors import ServerError
@@ -18,6 +20,7 @@ from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.core.messages.requests import EngineOptions
 from tidegate_server.engine.gate.gate import install_gate
 from tidegate_server.engine.jvm.cluster_size import cluster_size, has_executor
+from tidegate_server.engine.jvm.kubernetes import engine_labels, is_kubernetes, why_no_executor
 from tidegate_server.engine.jvm.memory import end_without_memory
 from tidegate_server.engine.jvm.references import freeze_references
 from tidegate_server.engine.jvm.session import (
@@ -106,6 +109,7 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
         alone=options.alone,
         name=options.name,
         executor_timeout=options.executor_timeout,
+        explain=_explanation(spark, options, directories),
         size=size,
     )
     socket = Path(options.socket)
@@ -123,6 +127,16 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
         ).start()
     freeze_references()
     logger.info("ready on %s, JVM %d", options.socket, info.jvm_pid)
+
+
+def _explanation(
+    spark: SparkSession, options: EngineOptions, directories: Directories
+) -> Callable[[], str]:
+    """Return what asks the cluster why it gives no executor."""
+    if not is_kubernetes(options.master):
+        return lambda: ""
+    labels = engine_labels(options, claim(directories.data).id)
+    return lambda: why_no_executor(spark._jvm, options.master, labels)
 
 
 def _remove_socket(socket: Path) -> None:

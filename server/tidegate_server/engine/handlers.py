@@ -192,13 +192,13 @@ class Handlers:
         info: EngineInfo,
         at_work: Callable[[], int],
         *,
-        waiting: Callable[[], float] = lambda: 0.0,
+        waiting: Callable[[], tuple[float, str]] = lambda: (0.0, ""),
         alone: bool = True,
     ) -> None:
         """``at_work`` returns the number of requests in progress.
 
-        ``waiting`` returns for how many seconds work has waited for executors. ``alone`` says
-        whether no other engine changes the tables.
+        ``waiting`` returns for how many seconds work has waited for executors, and why. ``alone``
+        says whether no other engine changes the tables.
         """
         self._spark = spark
         self._formats = formats
@@ -220,12 +220,12 @@ class Handlers:
         return self._info
 
     def inspect_memory(self, request: InspectMemory) -> EngineMemory:
-        waiting = self._waiting()
-        if not request.with_use:
-            return replace(self._memory.measure(), waiting_seconds=waiting)
-        in_use = self._at_work() + self._results.count() + self._sessions.count_with_temporary()
-        in_use += len(self._jobs.progress())
-        return replace(self._memory.measure(in_use), waiting_seconds=waiting)
+        in_use = 0
+        if request.with_use:
+            in_use = self._at_work() + self._results.count() + len(self._jobs.progress())
+            in_use += self._sessions.count_with_temporary()
+        seconds, reason = self._waiting()
+        return replace(self._memory.measure(in_use), waiting_seconds=seconds, waiting_reason=reason)
 
     # ---- sessions and statements -----------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunning
 from contextlib import contextmanager
@@ -47,12 +47,14 @@ class Service:
         alone: bool = True,
         name: str = "",
         executor_timeout: float = 300.0,
+        explain: Callable[[], str] = lambda: "",
         size: ClusterSize | None = None,
     ) -> None:
         """``alone`` says whether no other engine changes the tables.
 
         ``name`` is that of the engine, empty for the gateway's own; ``executor_timeout`` is how
-        many seconds work waits for a first executor of the cluster, ``size`` that of the cluster.
+        many seconds work waits for a first executor of the cluster; ``explain`` returns why the
+        cluster gives none; ``size`` is that of the cluster.
         """
         self.results = results
         self._operations = Operations(spark)
@@ -62,6 +64,7 @@ class Service:
             master=spark.sparkContext.master,
             engine=f"the engine {name}" if name else "the gateway's own engine",
             timeout=executor_timeout,
+            explain=explain,
         )
         self._lock = threading.Lock()
         self._at_work = 0
@@ -72,7 +75,7 @@ class Service:
             self._operations,
             info,
             at_work=lambda: self._at_work,
-            waiting=lambda: self._executors.seconds,
+            waiting=lambda: (self._executors.seconds, self._executors.reason),
             alone=alone,
         )
         self._spark = spark

@@ -49,6 +49,7 @@ from tidegate_server.gateway.link.cluster import (
     check_log_store,
 )
 from tidegate_server.gateway.link.engines import Engines, check_metastore
+from tidegate_server.gateway.link.kubernetes import check_kubernetes_settings
 from tidegate_server.gateway.link.lock import DataDirectoryLock
 from tidegate_server.gateway.link.memory import CHECK_SECONDS as MEMORY_SECONDS
 from tidegate_server.gateway.link.supervisor import ENGINE_COMMAND
@@ -150,6 +151,7 @@ class Gateway:
         ):
             check_java_options(own)
             check_hadoop_configuration(master, os.environ)
+            check_kubernetes_settings(master, {**engine.settings, **own})
             check_cluster_storage(master, {**engine.settings, **own}, self.data, engine)
             if config.engines or engine.share == "user":
                 check_log_store({**engine.settings, **own})

@@ -11,6 +11,8 @@ import pytest
 from tests.contract.examples import run, vary
 from tests.gateway.command.fakes import NIGHT, NOW, World, name
 from tidegate_server.core.config import Config
+from tidegate_server.core.errors import Code, error
+from tidegate_server.core.messages.requests import Ping
 from tidegate_server.core.model.runs import Rejection, RunMetrics, SourceChange, Strategy
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.table import ColumnOrigin
@@ -225,6 +227,14 @@ def test_an_engine_that_waits_for_executors_says_so(
     [_, row] = world.rows("SHOW ENGINES")
     assert (row[0], row[4]) == ("night", status)
     assert (row[7] is None) == (status == "UP")
+
+
+def test_the_gateway_s_own_engine_says_why_it_is_not_up(world: World) -> None:
+    world.engine.ready = False
+    world.engine.failures[Ping] = error(Code.ENGINE_UNAVAILABLE, reason="its image is missing")
+    [row] = world.rows("SHOW ENGINES")
+    assert row[4] == "STARTING"
+    assert row[7] == "The Spark engine is not available: its image is missing."
 
 
 def test_engines_are_listed_with_their_tables(world: World) -> None:

@@ -203,6 +203,8 @@ class EngineMemory:
     engine would interrupt or lose; counted only on request."""
     waiting_seconds: float = 0.0
     """For how long work has waited for a first executor of the cluster; 0 if not for long."""
+    waiting_reason: str = ""
+    """Why the cluster has given none, as a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

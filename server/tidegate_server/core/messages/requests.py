@@ -94,6 +94,8 @@ class EngineOptions:
     jars: tuple[str, ...] = ()
     name: str = ""
     """That of its section in the configuration, or its user; empty for the gateway's own engine."""
+    cluster: str = ""
+    """The cluster's name as ``kubernetes.cluster-id`` has it; empty for the usual one."""
     executor_timeout: float = 300.0
     """Seconds for which work waits for a first executor of the cluster."""
     warm_up: bool = True

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.data_directory import claim
@@ -21,6 +22,15 @@ from tidegate_server.core.messages.requests import EngineOptions
 from tidegate_server.core.model.secrets import SENSITIVE_NAME
 from tidegate_server.core.permissions import umask_for
 from tidegate_server.engine.jvm.jars import CACHE_VARIABLE, cache_dir, optional_jars, resolve_jars
+from tidegate_server.engine.jvm.kubernetes import (
+    check_access,
+    driver_settings,
+    engine_labels,
+    is_kubernetes,
+    kubernetes_settings,
+    opened_api,
+    remove_orphans,
+)
 from tidegate_server.engine.jvm.launch import start_jvm
 
 logger = logging.getLogger(__name__)
@@ -161,7 +171,8 @@ def _require_own(directory: Path) -> None:
 def start_spark(options: EngineOptions, directories: Directories) -> SparkSession:
     """Start the JVM and return its root session.
 
-    :raises ServerError: ENGINE_UNAVAILABLE if the Delta jars are unavailable.
+    :raises ServerError: ENGINE_UNAVAILABLE if the Delta jars are unavailable;
+        CLUSTER_CONFIGURATION if pods cannot be created.
     """
     _prepare_environment(options)
     jars = resolve_jars(options.java_home)
@@ -178,11 +189,26 @@ def start_spark(options: EngineOptions, directories: Directories) -> SparkSessio
     }
     if not _is_local(options.master):
         settings["spark.jars"] = _for_executors(options, (*jars, *optional))
+    on_kubernetes = is_kubernetes(options.master)
+    if on_kubernetes:
+        settings.update(driver_settings(options.master, options.settings))
     start_jvm(settings, directories.scratch, [*map(str, optional), *options.jars])
+    if on_kubernetes:
+        _prepare_pods(options, directories, settings)
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _prepare_pods(
+    options: EngineOptions, directories: Directories, settings: Mapping[str, str]
+) -> None:
+    """Check that pods can be created, and delete those of an engine that was killed."""
+    with opened_api(SparkContext._jvm, options.master) as api:
+        check_access(api, settings)
+        removed = remove_orphans(api, engine_labels(options, claim(directories.data).id))
+        logger.info("%d pods of an earlier engine were deleted", removed)
 
 
 def umask_of(options: EngineOptions) -> int:
@@ -239,6 +265,8 @@ def spark_settings(
             f"jdbc:derby:;databaseName={directories.metastore};create=true"
         ),
     }
+    if is_kubernetes(options.master):
+        settings.update(kubernetes_settings(options, claim(directories.data).id))
     if _is_local(options.master):
         settings.update(_local_settings(options.master))
         if not options.alone:

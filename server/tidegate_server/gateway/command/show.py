@@ -12,6 +12,8 @@ from typing import Final
 import pyarrow as pa
 
 from tidegate_server.core.config_sections import mode_of
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.requests import Ping
 from tidegate_server.core.model.result import Result, RowsResult
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.states import RunState
@@ -31,6 +33,7 @@ from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import history, resolve
 from tidegate_server.gateway.definition.statement import creating
+from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.link.memory import MemoryState
 from tidegate_server.gateway.link.targets import Target, read_target
 from tidegate_server.gateway.runs import lag
@@ -277,9 +280,20 @@ def _own_row(tables: Counter[Target], context: Context) -> Row:
     count = sum(number for target, number in tables.items() if not target.engine)
     restarts = engine.generation - 1
     memory = None if services.memory is None else services.memory.state
-    starting = None if engine.ready else "it is starting"
-    status, message = _status(engine.ready, starting, memory)
+    problem = _why_not_up(engine)
+    status, message = _status(problem is None, problem, memory)
     return (_OWN, None, mode_of(master), master, status, count, restarts, message)
+
+
+def _why_not_up(engine: Engine) -> str | None:
+    """Return why the gateway's own engine is not up; None if it is."""
+    if engine.ready:
+        return None
+    try:
+        engine.call(Ping(), wait=0)
+    except ServerError as problem:
+        return problem.message
+    return None
 
 
 def _other_rows(tables: Counter[Target], context: Context) -> Iterator[Row]:

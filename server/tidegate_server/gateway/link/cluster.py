@@ -51,12 +51,18 @@ def check_hadoop_configuration(master: str, environment: Mapping[str, str]) -> N
     """
     if not master.startswith("yarn"):
         return
+    hint = (
+        "Start the server with the environment variable HADOOP_CONF_DIR, the directory of "
+        "yarn-site.xml and core-site.xml."
+    )
     given = {name: environment[name] for name in _HADOOP_PLACES if environment.get(name)}
     if not given:
-        raise error(Code.CLUSTER_CONFIGURATION, reason="HADOOP_CONF_DIR is not set")
+        reason = "HADOOP_CONF_DIR is not set"
+        raise error(Code.CLUSTER_CONFIGURATION, master=master, reason=reason, hint=hint)
     if not any((Path(place) / _YARN_FILE).is_file() for place in given.values()):
         places = " and ".join(f"{name} = {place}" for name, place in given.items())
-        raise error(Code.CLUSTER_CONFIGURATION, reason=f"{places} has no {_YARN_FILE}")
+        reason = f"{places} has no {_YARN_FILE}"
+        raise error(Code.CLUSTER_CONFIGURATION, master=master, reason=reason, hint=hint)
 
 
 def check_log_store(settings: Mapping[str, str]) -> None:

@@ -235,6 +235,7 @@ class Engines:
             jars=(*engine.jars, *section.jars),
             work=str(self._data / ENGINES / folder),
             exchange=exchange_directory(section.master, settings, engine),
+            cluster=key.partition("/")[2] or section.cluster_id or name,
             settings=settings,
         )
         return self._supervisor(options, key, folder)

@@ -58,9 +58,10 @@ class MemoryState:
         """That work waits for executors, as a sentence; None if it does not."""
         if not self.memory.waiting_seconds:
             return None
+        why = f" {self.memory.waiting_reason}." if self.memory.waiting_reason else ""
         return (
             f"Work has waited for {self.memory.waiting_seconds:.0f} s, as the cluster has given "
-            "the engine no executor. Other applications may have all of its cores and memory."
+            f"the engine no executor.{why}"
         )
 
 
