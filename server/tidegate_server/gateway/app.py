@@ -315,7 +315,7 @@ class Gateway:
         tokens = DelegationTokens(SqlTokenStore(self._database), self._clock, new_id, config.login)
         access = watch_rejections(build_access(config, self._clock, tokens), metrics, self._audit)
         self._listener = _Listener(ThriftServer(config, sessions, access))
-        self._http = HttpPort(services, sessions, embedded)
+        self._http = HttpPort(services, sessions, embedded, access)
         self._supervisor.on_ready(self._engine_ready)
         self._engines.before_work(services.ensure_catalogs_of)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hmac
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -11,12 +12,21 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.gateway.auth.access import UNCHECKED
-from tidegate_server.gateway.auth.base import is_loopback
-from tidegate_server.gateway.rest.problems import problem_response
+from tidegate_server.gateway.auth.access import UNCHECKED, Access
+from tidegate_server.gateway.auth.base import ANONYMOUS, Identity, Peer, is_loopback
+from tidegate_server.gateway.auth.logins import is_usable_name
+from tidegate_server.gateway.rest.problems import errors_response, is_flinks, problem_response
+from tidegate_server.gateway.rest.requests import client_address
 
 OPEN_PATHS: Final = ("/health/live", "/health/ready")
 """Paths that anyone may call, such as load balancers."""
+TOKEN: Final = "TOKEN"
+"""The method of a login with ``server.http_token``."""
+
+_LOG_IN: Final = (
+    "Flink's clients send the header that the environment variable FLINK_REST_CLIENT_HEADERS has: "
+    "Authorization:Basic <base64 of user:password>, or Authorization:Bearer <token>."
+)
 
 
 def check_exposure(config: Config) -> None:
@@ -35,7 +45,7 @@ def check_exposure(config: Config) -> None:
 
 
 def refusal(config: Config, path: str, headers: Headers) -> ServerError | None:
-    """Return why a call is rejected, or None; pure.
+    """Return why a call is rejected, or None; pure. Flink's interface has logins besides.
 
     A web page open on this machine can reach a loopback address, through a link or through a host
     name that resolves to it. Calls with a foreign origin or host name are therefore rejected.
@@ -49,12 +59,10 @@ def refusal(config: Config, path: str, headers: Headers) -> ServerError | None:
         name = _name(host)
         reason = f"The Host header {name} is unexpected" if name else "The Host header is missing"
         return _login_error(reason)
-    if path in OPEN_PATHS:
+    if path in OPEN_PATHS or is_flinks(path):
         return None
     if server.http_token:
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        known = hmac.compare_digest(token.strip().encode(), server.http_token.encode())
-        if scheme.lower() != "bearer" or not known:
+        if not _has_token(config, headers):
             return _login_error("A bearer token is required", "Send Authorization: Bearer <token>.")
     elif server.auth not in UNCHECKED:
         hint = "Set server.http_token in the server's configuration."
@@ -62,30 +70,97 @@ def refusal(config: Config, path: str, headers: Headers) -> ServerError | None:
     return None
 
 
+async def log_in(config: Config, access: Access, headers: Headers, peer: Peer) -> Identity:
+    """Return who calls Flink's interface.
+
+    The port's token stands for ``server.http_user``. Without login checks a name is taken as it is
+    given, as on the Thrift port.
+
+    :raises ServerError: LOGIN_REFUSED, LOGIN_UNAVAILABLE or TOO_MANY.
+    """
+    if config.server.http_token and _has_token(config, headers):
+        if access.checks and not config.authorization.enabled:
+            reason = "The token of this port does not open sessions unless privileges are checked"
+            raise _login_error(reason, "Log in as a user, or set authorization.enabled.")
+        return Identity(user=config.server.http_user, method=TOKEN)
+    scheme, _, secret = headers.get("authorization", "").partition(" ")
+    if not access.checks:
+        if config.server.http_token:
+            raise _login_error("A bearer token is required", _LOG_IN)
+        if scheme.lower() != "basic":
+            return ANONYMOUS
+    match scheme.lower():
+        case "basic":
+            return await _with_password(access, secret, peer)
+        case "bearer":
+            return await access.with_bearer(secret.strip(), peer)
+        case "":
+            raise _login_error("This server requires authentication", _LOG_IN)
+    raise _login_error("This Authorization scheme is not supported", _LOG_IN)
+
+
+async def _with_password(access: Access, secret: str, peer: Peer) -> Identity:
+    try:
+        decoded = base64.b64decode(secret.strip(), validate=True).decode()
+    except ValueError:
+        raise _login_error("The header Authorization is malformed", _LOG_IN) from None
+    user, colon, password = decoded.partition(":")
+    if not colon:
+        raise _login_error("The header Authorization has no password", _LOG_IN)
+    if not (access.checks and access.allows_secrets(peer)):
+        if user and not is_usable_name(user):
+            raise error(Code.INVALID_REQUEST, reason=f"{user[:64]!r} is not a valid user name")
+        return await access.with_password(user, password, peer)
+    known = access.remembered.find(f"{user}\0{password}".encode())
+    if known is None:
+        known = await access.with_password(user, password, peer)
+        access.remembered.keep(f"{user}\0{password}".encode(), known)
+    return known
+
+
 class Guard:
     """The outermost layer of the application: passes a call on or rejects it."""
 
     def __init__(
-        self, app: ASGIApp, config: Config, on_rejected: Callable[[str, ServerError], None]
+        self,
+        app: ASGIApp,
+        config: Config,
+        access: Access,
+        on_rejected: Callable[[str, ServerError], None],
     ) -> None:
-        """``on_rejected`` is called with the client's address and the reason of each rejection."""
+        """``on_rejected`` gets the client's address and the reason of each rejection, except those
+        of logins with a password or a token of a user, which ``access`` reports itself.
+        """
         self._app = app
         self._config = config
+        self._access = access
         self._on_rejected = on_rejected
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer: Callable[[Scope, Receive, Send], Awaitable[None]] = self._app
         if scope["type"] == "http":
-            problem = refusal(self._config, scope["path"], Headers(scope=scope))
+            path, headers = scope["path"], Headers(scope=scope)
+            address = client_address(scope.get("client"))
+            problem = refusal(self._config, path, headers)
             if problem is not None:
-                self._on_rejected(client_address(scope.get("client")), problem)
-                answer = problem_response(problem)
+                self._on_rejected(address, problem)
+            elif is_flinks(path):
+                peer = Peer(address=address, encrypted=scope.get("scheme") == "https")
+                try:
+                    identity = await log_in(self._config, self._access, headers, peer)
+                    scope.setdefault("state", {})["identity"] = identity
+                except ServerError as failed:
+                    problem = failed
+            if problem is not None:
+                respond = errors_response if is_flinks(path) else problem_response
+                answer = respond(problem)
         await answer(scope, receive, send)
 
 
-def client_address(client: tuple[str, int] | None) -> str:
-    """Return the address of a client as ASGI names it; empty if it is unknown."""
-    return "" if client is None else client[0]
+def _has_token(config: Config, headers: Headers) -> bool:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    known = hmac.compare_digest(token.strip().encode(), config.server.http_token.encode())
+    return known and scheme.lower() == "bearer"
 
 
 def _login_error(reason: str, hint: str = "") -> ServerError:
