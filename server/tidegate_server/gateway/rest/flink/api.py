@@ -61,6 +61,7 @@ VERSIONS: Final = ("V1", "V2", "V3", "V4")
 NOT_READY_WAIT: Final = 1.0
 """Seconds that a fetch waits for a running statement."""
 
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 _STATUS: Final[Mapping[OperationState, str]] = {OperationState.TIMEDOUT: "TIMEOUT"}
 """Flink's names of states, where they differ."""
 _SCRIPTS: Final = "Run the file with the SQL client: sql-client.sh gateway -e HOST:PORT -f FILE."
@@ -227,7 +228,7 @@ class FlinkApi:
         fetched = pages.page(token)
         body = _page_body(shape, fetched, form, session.zone(self._services.config))
         uri = None if fetched.next_token is None else _uri(path, fetched.next_token, form, since)
-        content = msgspec.json.encode(msgspec.structs.replace(body, next_result_uri=uri))
+        content = _ENCODER.encode(msgspec.structs.replace(body, next_result_uri=uri))
         self._metrics.count_fetch(
             0 if body.results is None else len(body.results.data), len(content)
         )

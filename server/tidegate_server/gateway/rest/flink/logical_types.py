@@ -54,13 +54,11 @@ def columns_of(schema: Schema) -> list[dict[str, Any]]:
 def logical_type(text: str, *, nullable: bool = True) -> LogicalType:
     """Return a Spark type in DDL as a logical type of Flink.
 
-    Types that Flink does not have are strings: CalendarInterval, VARIANT (as JSON), and others. A
-    map whose keys are not strings has strings as keys: Flink's JSON has no other maps.
+    Types that Flink or its JSON do not have are strings: VOID, VARIANT (as JSON), calendar intervals
+    and others. So are the keys of every map: Flink's JSON has no others.
     """
     found = parse_type(text)
     kind = found.kind
-    if kind is TypeKind.VOID:
-        return {"type": "NULL"}
     if kind in _PLAIN:
         return _typed(_PLAIN[kind], nullable)
     if kind in _TIMESTAMPS:

@@ -14,6 +14,7 @@ from tidegate_server.core.model.dialects import DIALECT_OPTION
 from tidegate_server.core.model.zones import SESSION_ZONE
 from tidegate_server.gateway.auth.access import Access
 from tidegate_server.gateway.auth.base import Identity, Peer
+from tidegate_server.gateway.options import DESCRIBE_KEY
 from tidegate_server.gateway.rest.flink.pages import Pages
 from tidegate_server.gateway.session.configuration import normalise
 from tidegate_server.gateway.session.manager import SessionManager
@@ -22,7 +23,10 @@ from tidegate_server.gateway.session.session import Session
 
 _DEFAULTS: Final[Mapping[str, str]] = {"execution.runtime-mode": "batch"}
 """What clients read to display results: all of them are bounded."""
-_DIALECT: Final = "flink"
+_SETTINGS: Final[Mapping[str, str]] = {DIALECT_OPTION: "flink", DESCRIBE_KEY: "flink"}
+"""Settings of a session, unless its client or the server's configuration has others."""
+READ_BY_CLIENT: Final = ("sql-client.", "execution.runtime-mode", "table.dml-sync")
+"""Prefixes of settings that Flink's clients read themselves."""
 _PASSED_ON: Final = (
     *("spark.", "hive.", "set:", "use:", "tidegate.", "sql.dialect", "sql-client."),
     *("materialized-table.", "table.", "execution.", "partition.field", "constraint.enforce"),
@@ -90,8 +94,10 @@ class FlinkSessions:
         """
         self._forget_closed()
         settings, others = split_properties(properties)
-        if DIALECT_OPTION not in {**settings, **self._config.options}:
-            settings[DIALECT_OPTION] = _DIALECT
+        settings = {
+            **{k: v for k, v in _SETTINGS.items() if k not in self._config.options},
+            **settings,
+        }
         other = normalise(settings).proxy_user or ""
         session = self._sessions.open(
             self._access.effective_user(identity, other, peer),
@@ -101,6 +107,7 @@ class FlinkSessions:
             groups=identity.groups,
             address=peer.address,
         )
+        session.state.read_by_client = READ_BY_CLIENT
         opened = FlinkSession(handle=str(uuid.uuid4()), session=session, properties=others)
         with self._lock:
             self._open[uuid.UUID(opened.handle).bytes] = opened

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +17,8 @@ RESULT: Final = text_schema("result")
 """The column of a result that has no rows of its own."""
 
 _OK: Final = "OK"
+_WIDTH: Final = 100
+"""Characters of a message in one row: clients draw a column as wide as its longest value."""
 _QUERIES: Final = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE", ""})
 """The first words of statements that read rows; that of a query in brackets is empty."""
 _SILENT: Final = frozenset({"SET OPTION"})
@@ -25,6 +28,7 @@ _LISTINGS: Final[Mapping[tuple[str, ...], tuple[int, str]]] = {
     ("namespace", "viewName", "isTemporary"): (1, "view name"),
     ("namespace",): (0, "database name"),
     ("catalog",): (0, "catalog name"),
+    ("catalog", "namespace"): (1, "current database name"),
     ("function",): (0, "function name"),
     ("createtab_stmt",): (0, "result"),
     ("plan",): (0, "result"),
@@ -64,7 +68,8 @@ def shape_of(
         clients have no other place for them; a result with rows leaves them to the log.
     """
     if not has_rows or statement_kind in _SILENT:
-        texts = pa.array([_OK, *messages], pa.string())
+        lines = (line for each in messages for line in textwrap.wrap(each, _WIDTH))
+        texts = pa.array([_OK, *lines], pa.string())
         return Shape(
             schema=RESULT,
             is_query=False,

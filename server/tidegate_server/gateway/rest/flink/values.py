@@ -28,6 +28,8 @@ Convert = Callable[[Any], Any]
 _DAY_TIME: Final = re.compile(r"(-?)(\d+) (\d+):(\d\d):(\d\d)\.(\d{6})\d*")
 _YEAR_MONTH: Final = re.compile(r"(-?)(\d+)-(\d+)")
 _WORDS: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
+_EXACT_DIGITS: Final = 15
+"""Flink's clients read JSON numbers as doubles, so longer decimals are texts."""
 _NULL: Final = "NULL"
 """How Flink's SQL client prints a NULL within a nested value."""
 
@@ -112,12 +114,13 @@ def _signed_year(text: str) -> str:
 
 def _json_of(type_text: str, zone: str) -> Convert:
     """Return how a value other than NULL becomes one that JSON has."""
-    kind, parts = parse_type(type_text).kind, parts_of(type_text)
-    match kind:
+    found, parts = parse_type(type_text), parts_of(type_text)
+    match found.kind:
         case TypeKind.FLOAT | TypeKind.DOUBLE:
             return _json_number
         case TypeKind.DECIMAL:
-            return str
+            digits = found.precision or 0
+            return _plain_digits if digits > _EXACT_DIGITS else lambda value: value
         case TypeKind.BINARY:
             return _base64
         case TypeKind.TIMESTAMP:
@@ -154,6 +157,11 @@ def _json_number(value: Any) -> Any:
     return number if math.isfinite(number) else _WORDS.get(number, "NaN")
 
 
+def _plain_digits(value: Any) -> str:
+    """Return a decimal without an exponent."""
+    return format(value, "f") if isinstance(value, Decimal) else str(value)
+
+
 def _base64(value: Any) -> str:
     # Within nested values it already is base64.
     return value if isinstance(value, str) else base64.b64encode(value).decode("ascii")
@@ -186,7 +194,7 @@ def _text_of(type_text: str, zone: str) -> Convert:
         case TypeKind.FLOAT | TypeKind.DOUBLE:
             return _java_number
         case TypeKind.DECIMAL:
-            return lambda value: format(value, "f") if isinstance(value, Decimal) else str(value)
+            return _plain_digits
         case TypeKind.BINARY:
             return _hexadecimal
         case TypeKind.INTERVAL_DAY_TIME:
