@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.log_context import bind_log_context
+from tidegate_server.core.model.names import DEFAULT_CATALOG
 from tidegate_server.core.model.states import OperationState
 from tidegate_server.gateway.authorization.redaction import redact
 from tidegate_server.gateway.authorization.setting_checks import may_see
@@ -32,7 +33,7 @@ from tidegate_server.gateway.rest.flink.bodies import (
     OperationBody,
     OperationStatusBody,
     PageBody,
-    RefreshBody,
+    RefreshOrderBody,
     ResultBody,
     SessionBody,
     SessionConfigBody,
@@ -161,7 +162,7 @@ class FlinkApi:
 
     async def refresh(self, request: Request) -> Response:
         """Start the refresh of a materialized table as an operation."""
-        session, body = self._session(request), decode_body(request, RefreshBody)
+        session, body = self._session(request), decode_body(request, RefreshOrderBody)
         call = RefreshCall(request.path_params["identifier"], command_of(body))
         operation = await self._run(lambda: session.session.start(call.text, call))
         return json_response(OperationBody(operation_handle=operation.id))
@@ -272,7 +273,7 @@ class _SessionNames:
         self._session = session
 
     def catalogs(self) -> Iterable[str]:
-        return self._session.catalogs()
+        return (DEFAULT_CATALOG, *self._session.catalogs())
 
     def schemas(self) -> Iterable[str]:
         return self._session.listing(tables=False).schemas

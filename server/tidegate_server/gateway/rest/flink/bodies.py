@@ -90,7 +90,7 @@ class CompletionBody(Body, frozen=True):
     candidates: tuple[str, ...]
 
 
-class RefreshBody(Body, frozen=True):
+class RefreshOrderBody(Body, frozen=True):
     """What to refresh."""
 
     is_periodic: bool | None = None

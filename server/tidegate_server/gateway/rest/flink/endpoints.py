@@ -76,6 +76,6 @@ def _rows(api: FlinkApi, version: str) -> tuple[_Row, ...]:
         _Row(1, "POST", f"{o}/cancel", api.cancel, None, b.OperationStatusBody),
         _Row(1, "DELETE", f"{o}/close", api.close_operation, None, b.OperationStatusBody),
         _Row(1, "GET", _RESULT, api.results(version), None, b.PageBody),
-        _Row(3, "POST", refresh, api.refresh, b.RefreshBody, b.OperationBody),
+        _Row(3, "POST", refresh, api.refresh, b.RefreshOrderBody, b.OperationBody),
         _Row(4, "POST", f"{s}/scripts", api.deploy_script, b.ScriptBody, b.ScriptAnswerBody),
     )

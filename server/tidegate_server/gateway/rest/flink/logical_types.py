@@ -54,8 +54,8 @@ def columns_of(schema: Schema) -> list[dict[str, Any]]:
 def logical_type(text: str, *, nullable: bool = True) -> LogicalType:
     """Return a Spark type in DDL as a logical type of Flink.
 
-    Types that Flink or its JSON do not have are strings: VOID, VARIANT (as JSON), calendar intervals
-    and others. So are the keys of every map: Flink's JSON has no others.
+    Types that Flink or its JSON do not have are strings: VOID, VARIANT (as JSON), calendar
+    intervals and others. So are the keys of every map: Flink's JSON has no others.
     """
     found = parse_type(text)
     kind = found.kind

@@ -18,7 +18,7 @@ from tidegate_server.gateway.authorization.setting_checks import check_settings
 from tidegate_server.gateway.command.refresh import refresh_result
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.rest.bodies import RefreshCommandBody
-from tidegate_server.gateway.rest.flink.bodies import RefreshBody
+from tidegate_server.gateway.rest.flink.bodies import RefreshOrderBody
 from tidegate_server.gateway.rest.refreshes import refresh_request
 from tidegate_server.gateway.runs.failures import raise_failure
 
@@ -75,7 +75,7 @@ class RefreshCall:
         return refresh_result([run], context)
 
 
-def command_of(body: RefreshBody) -> RefreshCommandBody:
+def command_of(body: RefreshOrderBody) -> RefreshCommandBody:
     """Return the same request for the REST interface's own refresh."""
     periodic = body.is_periodic if body.is_periodic is not None else body.periodic
     return RefreshCommandBody(
