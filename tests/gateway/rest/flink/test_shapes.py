@@ -31,6 +31,7 @@ def test_queries_are_sent_as_they_are(kind: str) -> None:
         (("function",), 0, "function name"),
         (("createtab_stmt",), 0, "result"),
         (("plan",), 0, "result"),
+        (("Results",), 0, "jars"),
     ],
 )
 def test_lists_have_flinks_only_column(columns: tuple[str, ...], position: int, name: str) -> None:

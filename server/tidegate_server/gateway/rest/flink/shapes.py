@@ -32,6 +32,7 @@ _LISTINGS: Final[Mapping[tuple[str, ...], tuple[int, str]]] = {
     ("function",): (0, "function name"),
     ("createtab_stmt",): (0, "result"),
     ("plan",): (0, "result"),
+    ("Results",): (0, "jars"),
 }
 """The columns of Spark's lists: the one that Flink's list has, and its name there."""
 
