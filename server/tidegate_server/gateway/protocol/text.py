@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidegate_server.core.model.local_time import (
+from tidegate_server.gateway.session.local_time import (
     MICROSECONDS_PER_DAY,
     Longs,
     fill_nulls,

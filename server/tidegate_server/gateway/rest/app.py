@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import cast
 
 from starlette.applications import Starlette
@@ -66,9 +66,7 @@ def build(
         services.audit.write(Record(event=Event.LOGIN, address=address, failure=problem))
 
     application = Starlette(
-        routes=[
-            Route(each.path, _endpoint(each, services), methods=[each.method]) for each in endpoints
-        ],
+        routes=_routes(endpoints, services),
         exception_handlers={
             ServerError: answer_server_error,
             HTTPException: answer_http_error,
@@ -176,6 +174,22 @@ def _endpoints(api: Api, metrics: Metrics, health: Callable[[], Health]) -> Iter
         status=202,
         recorded=True,
     )
+
+
+def _routes(endpoints: Iterable[Endpoint], services: Services) -> list[Route]:
+    """Return one route for each path, so that all of its methods are in the header ``Allow``."""
+    paths: dict[str, dict[str, AsyncCall]] = {}
+    for each in endpoints:
+        paths.setdefault(each.path, {})[each.method] = _endpoint(each, services)
+    return [Route(path, _by_method(calls), methods=list(calls)) for path, calls in paths.items()]
+
+
+def _by_method(calls: Mapping[str, AsyncCall]) -> AsyncCall:
+    async def endpoint(request: Request) -> Response:
+        method = "GET" if request.method == "HEAD" else request.method
+        return await calls[method](request)
+
+    return endpoint
 
 
 def _endpoint(endpoint: Endpoint, services: Services) -> AsyncCall:

@@ -85,7 +85,8 @@ def _call(endpoint: Endpoint) -> dict[str, Any]:
     }
     if endpoint.body is not None:
         content = _content("application/json", endpoint.body)
-        call["requestBody"] = {"required": False, "content": content}
+        required = any(field.required for field in msgspec.structs.fields(endpoint.body))
+        call["requestBody"] = {"required": required, "content": content}
     match endpoint.door:
         case Door.OPEN:
             call["security"] = [{}]

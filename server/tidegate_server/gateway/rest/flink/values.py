@@ -19,9 +19,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tidegate_server.core.model.local_time import fill_nulls, local_microseconds
 from tidegate_server.core.model.types import Schema, TypeKind, parse_type, parts_of
 from tidegate_server.core.model.zones import parse_zone
+from tidegate_server.gateway.session.local_time import fill_nulls, local_microseconds
 
 Convert = Callable[[Any], Any]
 
