@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from starlette.datastructures import Headers
@@ -70,36 +71,80 @@ def refusal(config: Config, path: str, headers: Headers) -> ServerError | None:
     return None
 
 
-async def log_in(config: Config, access: Access, headers: Headers, peer: Peer) -> Identity:
-    """Return who calls Flink's interface.
+@dataclass(frozen=True, slots=True)
+class Password:
+    """A name and a password to be checked."""
+
+    user: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BearerToken:
+    """A token of a user to be checked."""
+
+    token: str = field(repr=False)
+
+
+def read_login(
+    config: Config, access: Access, headers: Headers
+) -> Identity | Password | BearerToken:
+    """Return who calls Flink's interface, or what is to be checked; pure.
 
     The port's token stands for ``server.http_user``. Without login checks a name is taken as it is
     given, as on the Thrift port.
 
-    :raises ServerError: LOGIN_REFUSED, LOGIN_UNAVAILABLE or TOO_MANY.
+    :raises ServerError: LOGIN_REFUSED, or INVALID_REQUEST for a name that no user can have.
     """
-    if config.server.http_token and _has_token(config, headers):
+    server = config.server
+    if server.http_token and _has_token(config, headers):
         if access.checks and not config.authorization.enabled:
             reason = "The token of this port does not open sessions unless privileges are checked"
             raise _login_error(reason, "Log in as a user, or set authorization.enabled.")
-        return Identity(user=config.server.http_user, method=TOKEN)
+        return Identity(user=server.http_user, method=TOKEN)
+    if not access.checks and server.http_token:
+        raise _login_error("A bearer token is required", _LOG_IN)
     scheme, _, secret = headers.get("authorization", "").partition(" ")
-    if not access.checks:
-        if config.server.http_token:
-            raise _login_error("A bearer token is required", _LOG_IN)
-        if scheme.lower() != "basic":
-            return ANONYMOUS
     match scheme.lower():
         case "basic":
-            return await _with_password(access, secret, peer)
+            login = _read_password(secret)
+        case _ if not access.checks:
+            return ANONYMOUS
         case "bearer":
-            return await access.with_bearer(secret.strip(), peer)
+            return BearerToken(secret.strip())
         case "":
             raise _login_error("This server requires authentication", _LOG_IN)
-    raise _login_error("This Authorization scheme is not supported", _LOG_IN)
+        case _:
+            raise _login_error("This Authorization scheme is not supported", _LOG_IN)
+    if access.checks:
+        return login
+    if login.user and not is_usable_name(login.user):
+        raise error(Code.INVALID_REQUEST, reason=f"{login.user[:64]!r} is not a valid user name")
+    return Identity(user=login.user, method=server.auth, proven=False)
 
 
-async def _with_password(access: Access, secret: str, peer: Peer) -> Identity:
+async def check_login(
+    login: Identity | Password | BearerToken, access: Access, peer: Peer
+) -> Identity:
+    """Return whose login this is; ``access`` reports rejections itself.
+
+    :raises ServerError: LOGIN_REFUSED, LOGIN_UNAVAILABLE or TOO_MANY.
+    """
+    match login:
+        case Identity():
+            return login
+        case BearerToken(token):
+            return await access.with_bearer(token, peer)
+        case Password(user, password):
+            secret = f"{user}\0{password}".encode()
+            known = access.remembered.find(secret) if access.allows_secrets(peer) else None
+            if known is None:
+                known = await access.with_password(user, password, peer)
+                access.remembered.keep(secret, known)
+            return known
+
+
+def _read_password(secret: str) -> Password:
     try:
         decoded = base64.b64decode(secret.strip(), validate=True).decode()
     except ValueError:
@@ -107,15 +152,7 @@ async def _with_password(access: Access, secret: str, peer: Peer) -> Identity:
     user, colon, password = decoded.partition(":")
     if not colon:
         raise _login_error("The header Authorization has no password", _LOG_IN)
-    if not (access.checks and access.allows_secrets(peer)):
-        if user and not is_usable_name(user):
-            raise error(Code.INVALID_REQUEST, reason=f"{user[:64]!r} is not a valid user name")
-        return await access.with_password(user, password, peer)
-    known = access.remembered.find(f"{user}\0{password}".encode())
-    if known is None:
-        known = await access.with_password(user, password, peer)
-        access.remembered.keep(f"{user}\0{password}".encode(), known)
-    return known
+    return Password(user, password)
 
 
 class Guard:
@@ -139,22 +176,34 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer: Callable[[Scope, Receive, Send], Awaitable[None]] = self._app
         if scope["type"] == "http":
-            path, headers = scope["path"], Headers(scope=scope)
-            address = client_address(scope.get("client"))
-            problem = refusal(self._config, path, headers)
+            problem = await self._rejection(scope)
             if problem is not None:
-                self._on_rejected(address, problem)
-            elif is_flinks(path):
-                peer = Peer(address=address, encrypted=scope.get("scheme") == "https")
-                try:
-                    identity = await log_in(self._config, self._access, headers, peer)
-                    scope.setdefault("state", {})["identity"] = identity
-                except ServerError as failed:
-                    problem = failed
-            if problem is not None:
-                respond = errors_response if is_flinks(path) else problem_response
+                respond = errors_response if is_flinks(scope["path"]) else problem_response
                 answer = respond(problem)
         await answer(scope, receive, send)
+
+    async def _rejection(self, scope: Scope) -> ServerError | None:
+        """Return why a call is rejected; otherwise attach who calls Flink's interface."""
+        path, headers = scope["path"], Headers(scope=scope)
+        address = client_address(scope.get("client"))
+        problem = refusal(self._config, path, headers)
+        login = None
+        if problem is None and is_flinks(path):
+            try:
+                login = read_login(self._config, self._access, headers)
+            except ServerError as failed:
+                problem = failed
+        if problem is not None:
+            self._on_rejected(address, problem)
+        if login is None:
+            return problem
+        peer = Peer(address=address, encrypted=scope.get("scheme") == "https")
+        try:
+            identity = await check_login(login, self._access, peer)
+        except ServerError as failed:
+            return failed
+        scope.setdefault("state", {})["identity"] = identity
+        return None
 
 
 def _has_token(config: Config, headers: Headers) -> bool:

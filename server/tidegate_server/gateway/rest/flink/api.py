@@ -223,9 +223,7 @@ class FlinkApi:
         since: str,
     ) -> Response:
         shape = _shape(operation)
-        pages = session.pages.get(operation.handle.guid)
-        if pages is None:
-            pages = session.pages.setdefault(operation.handle.guid, self._pages(operation, shape))
+        pages = session.pages_of(operation, lambda: self._pages(operation, shape))
         fetched = pages.page(token)
         body = _page_body(shape, fetched, form, session.zone(self._services.config))
         uri = None if fetched.next_token is None else _uri(path, fetched.next_token, form, since)

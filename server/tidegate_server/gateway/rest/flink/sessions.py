@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -65,6 +65,14 @@ class FlinkSession:
             raise error(Code.INVALID_OPERATION_HANDLE, handle=handle)
         operation.touch()
         return operation
+
+    def pages_of(self, operation: Operation, make: Callable[[], Pages]) -> Pages:
+        """Return the pages of an operation, made when they are first asked for."""
+        guid = operation.handle.guid
+        if guid not in self.pages:
+            for closed in [each for each in tuple(self.pages) if self.session.find(each) is None]:
+                self.pages.pop(closed, None)
+        return self.pages.get(guid) or self.pages.setdefault(guid, make())
 
     def release(self, operation: Operation) -> None:
         """Close an operation; blocks briefly."""
