@@ -48,6 +48,8 @@ class Endpoint:
     answer: type[Struct] | None = None
     """The JSON body of the response; None for another media type."""
     media_type: str = "application/json"
+    alternative: str | None = None
+    """The media type of the response for clients that accept only it; 204 if it is empty."""
     body: type[Struct] | None = None
     """The JSON body of the request; None if it has none."""
     query: tuple[Query, ...] = ()

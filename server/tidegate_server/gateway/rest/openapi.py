@@ -72,6 +72,9 @@ def _call(endpoint: Endpoint) -> dict[str, Any]:
     flinks = endpoint.door is Door.FLINK
     problem = _content("application/json", ErrorsBody) if flinks else _content(PROBLEM, ProblemBody)
     responses: dict[str, Any] = {str(endpoint.status): good}
+    if endpoint.alternative is not None:
+        content[endpoint.alternative] = {}
+        responses["204"] = {"description": HTTPStatus.NO_CONTENT.phrase}
     if endpoint.otherwise is not None:
         responses[str(endpoint.otherwise)] = good
     responses["default"] = {"description": "A problem", "content": problem}

@@ -186,6 +186,21 @@ def test_text_for_people_and_the_first_version(flink: Flink) -> None:
     assert page["nextResultUri"].endswith("/result/1")
 
 
+def test_pages_are_arrow_streams_for_those_who_accept_them(flink: Flink) -> None:
+    operation = flink.start("SELECT 15000")
+    path, read = flink.path(f"/operations/{operation}/result/0"), []
+    while True:
+        page = flink.client.get(path, headers={"Accept": "application/vnd.apache.arrow.stream"})
+        if page.status_code == 204:
+            break
+        assert page.headers["content-type"] == "application/vnd.apache.arrow.stream"
+        read.append(pa.ipc.open_stream(page.content).read_all())
+        path = page.links["next"]["url"]
+    assert [each.num_rows for each in read] == [10000, 5000]
+    assert pa.concat_tables(read).to_pydict() == {"n": list(range(15000))}
+    assert read[0].schema.field("n").type == pa.int32()
+
+
 def test_an_empty_result_is_at_its_end_with_its_columns(flink: Flink) -> None:
     page = flink.page(flink.start("SELECT 0")).json()
     assert (page["resultType"], page["isQueryResult"]) == ("EOS", True)
@@ -328,6 +343,18 @@ def test_the_refresh_call_is_an_operation(tmp_path: Path) -> None:
         assert errors(refresh("no.such.table"), 404).startswith("[MT_NOT_FOUND]")
         wrong = refresh(str(name), isPeriodic=True, scheduleTime="soon")
         assert errors(wrong, 400).startswith("[MT_SCHEDULE_TIME]")
+
+
+def test_a_refresh_needs_the_privilege(tmp_path: Path) -> None:
+    guarded = Config(authorization=AuthorizationSection(enabled=True, administrators=("root",)))
+    with rest_over_sqlite(tmp_path, config=guarded) as rest:
+        rest.go_on.set()
+        rest.catalog.create(table())
+        ann = Flink(rest.client(Authorization=basic("ann"))).open()
+        path = ann.path(f"/materialized-tables/{table().name}/refresh")
+        started = ann.client.post(path).json()["operationHandle"]
+        assert errors(ann.page(started), 403).startswith("[ACCESS_DENIED]")
+        assert rest.requests == []
 
 
 # ---- logins --------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import contextvars
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Final, TypeVar
 
@@ -46,7 +47,7 @@ from tidegate_server.gateway.rest.flink.pages import Fetched, Pages
 from tidegate_server.gateway.rest.flink.refresh import RefreshCall, command_of
 from tidegate_server.gateway.rest.flink.sessions import FlinkSession, FlinkSessions
 from tidegate_server.gateway.rest.flink.shapes import Shape, shape_of
-from tidegate_server.gateway.rest.flink.values import RowFormat, rows_of
+from tidegate_server.gateway.rest.flink.values import ARROW, RowFormat, arrow_stream, rows_of
 from tidegate_server.gateway.rest.requests import decode_body, identity_of, json_response, peer_of
 from tidegate_server.gateway.session.cursor import FetchOrientation
 from tidegate_server.gateway.session.manager import SessionManager
@@ -68,6 +69,23 @@ _STATUS: Final[Mapping[OperationState, str]] = {OperationState.TIMEDOUT: "TIMEOU
 _SCRIPTS: Final = "Run the file with the SQL client: sql-client.sh gateway -e HOST:PORT -f FILE."
 _TEXT_SHARE: Final = 4
 """How many times longer rows may be as JSON than in memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """The page that a call asks for."""
+
+    token: int
+    path: str
+    """The path of the result, without a token."""
+    form: RowFormat
+    as_arrow: bool
+    query: str
+    """What follows the token of the next page."""
+
+    def uri(self, token: int) -> str:
+        """Return the path of another page."""
+        return f"{self.path}/{token}{self.query}"
 
 
 class FlinkApi:
@@ -198,40 +216,40 @@ class FlinkApi:
             """Return one page of a result."""
             session, operation = self._operation(request)
             form = _row_format(request)
-            token: int = request.path_params["token"]
-            path = request.url.path.rpartition("/")[0]
-            if not await wait_until_ended(operation, NOT_READY_WAIT):
-                if token != 0:
-                    # Only an operation that has ended has a first page, which precedes others.
-                    reason = f"its token is {token}, but must be 0"
-                    raise error(Code.INVALID_REQUEST, reason=reason)
-                uri = _uri(path, token, form, since)
-                return json_response(PageBody(result_type="NOT_READY", next_result_uri=uri))
-            return await self._run(lambda: self._page(session, operation, token, form, path, since))
+            wanted = _Wanted(
+                token=request.path_params["token"],
+                path=request.url.path.rpartition("/")[0],
+                form=form,
+                as_arrow=request.headers.get("accept", "").strip().lower() == ARROW,
+                query="" if since == "v1" else f"?rowFormat={form}",
+            )
+            if await wait_until_ended(operation, NOT_READY_WAIT):
+                return await self._run(lambda: self._page(session, operation, wanted))
+            if wanted.token != 0:
+                # Only an operation that has ended has a first page, which precedes others.
+                reason = f"its token is {wanted.token}, but must be 0"
+                raise error(Code.INVALID_REQUEST, reason=reason)
+            body = PageBody(result_type="NOT_READY", next_result_uri=wanted.uri(0))
+            return json_response(body)
 
         return fetch
 
     # ---- parts -----------------------------------------------------------------------------
 
-    def _page(
-        self,
-        session: FlinkSession,
-        operation: Operation,
-        token: int,
-        form: RowFormat,
-        path: str,
-        since: str,
-    ) -> Response:
+    def _page(self, session: FlinkSession, operation: Operation, wanted: _Wanted) -> Response:
         shape = _shape(operation)
         pages = session.pages_of(operation, lambda: self._pages(operation, shape))
-        fetched = pages.page(token)
-        body = _page_body(shape, fetched, form, session.zone(self._services.config))
-        uri = None if fetched.next_token is None else _uri(path, fetched.next_token, form, since)
-        content = _ENCODER.encode(msgspec.structs.replace(body, next_result_uri=uri))
-        self._metrics.count_fetch(
-            0 if body.results is None else len(body.results.data), len(content)
-        )
-        return Response(content, media_type="application/json")
+        fetched = pages.page(wanted.token)
+        uri = None if fetched.next_token is None else wanted.uri(fetched.next_token)
+        if wanted.as_arrow:
+            response = _arrow_response(shape, fetched, uri)
+        else:
+            zone = session.zone(self._services.config)
+            body = _page_body(shape, fetched, wanted.form, zone, uri)
+            response = Response(_ENCODER.encode(body), media_type="application/json")
+        rows = 0 if fetched.batch is None else fetched.batch.num_rows
+        self._metrics.count_fetch(rows, len(response.body))
+        return response
 
     def _pages(self, operation: Operation, shape: Shape) -> Pages:
         if shape.rows is not None:
@@ -294,9 +312,11 @@ def _shape(operation: Operation) -> Shape:
     )
 
 
-def _page_body(shape: Shape, fetched: Fetched, form: RowFormat, zone: str) -> PageBody:
+def _page_body(
+    shape: Shape, fetched: Fetched, form: RowFormat, zone: str, uri: str | None
+) -> PageBody:
     return PageBody(
-        result_type="EOS" if fetched.next_token is None else "PAYLOAD",
+        result_type="EOS" if uri is None else "PAYLOAD",
         is_query_result=shape.is_query,
         result_kind=shape.kind,
         results=ResultBody(
@@ -304,18 +324,21 @@ def _page_body(shape: Shape, fetched: Fetched, form: RowFormat, zone: str) -> Pa
             row_format=form.value,
             data=rows_of(shape.schema, fetched.batch, form, zone),
         ),
+        next_result_uri=uri,
     )
+
+
+def _arrow_response(shape: Shape, fetched: Fetched, uri: str | None) -> Response:
+    """Return a page as an Arrow stream, with the next one in ``Link``; 204 at the end."""
+    if fetched.batch is None or uri is None:
+        return Response(status_code=204)
+    content = arrow_stream(shape.schema, fetched.batch)
+    return Response(content, media_type=ARROW, headers={"Link": f'<{uri}>; rel="next"'})
 
 
 def _status(operation: Operation) -> Response:
     state = operation.state
     return json_response(OperationStatusBody(status=_STATUS.get(state, state.value)))
-
-
-def _uri(path: str, token: int, form: RowFormat, since: str) -> str:
-    """Return the path of a page; the first version has no parameter."""
-    query = "" if since == "v1" else f"?rowFormat={form.value}"
-    return f"{path}/{token}{query}"
 
 
 def _row_format(request: Request) -> RowFormat:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from tidegate_server.gateway.rest.endpoints import AsyncCall, Door, Endpoint, Query
 from tidegate_server.gateway.rest.flink import bodies
 from tidegate_server.gateway.rest.flink.api import VERSIONS, FlinkApi
-from tidegate_server.gateway.rest.flink.values import RowFormat
+from tidegate_server.gateway.rest.flink.values import ARROW, RowFormat
 
 _SESSION: Final = "/sessions/{session}"
 _OPERATION: Final = f"{_SESSION}/operations/{{operation}}"
@@ -54,6 +54,7 @@ def flink_endpoints(api: FlinkApi) -> Iterator[Endpoint]:
                     answer=row.answer,
                     body=row.body,
                     query=(_ROW_FORMAT,) if row.path == _RESULT and number > 1 else (),
+                    alternative=ARROW if row.path == _RESULT else None,
                 )
 
 

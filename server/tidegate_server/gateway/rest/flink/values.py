@@ -25,6 +25,9 @@ from tidegate_server.gateway.session.local_time import fill_nulls, local_microse
 
 Convert = Callable[[Any], Any]
 
+ARROW: Final = "application/vnd.apache.arrow.stream"
+"""The media type of pages as Arrow IPC streams."""
+
 _DAY_TIME: Final = re.compile(r"(-?)(\d+) (\d+):(\d\d):(\d\d)\.(\d{6})\d*")
 _YEAR_MONTH: Final = re.compile(r"(-?)(\d+)-(\d+)")
 _WORDS: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
@@ -55,6 +58,15 @@ def rows_of(
         for column, array in zip(schema, batch.columns, strict=True)
     ]
     return [{"kind": "INSERT", "fields": fields} for fields in zip(*columns, strict=True)]
+
+
+def arrow_stream(schema: Schema, batch: pa.RecordBatch) -> bytes:
+    """Return a page as an Arrow IPC stream; nested values and intervals are texts."""
+    named = pa.RecordBatch.from_arrays(batch.columns, names=list(schema.names()))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, named.schema) as writer:
+        writer.write_batch(named)
+    return bytes(sink.getvalue())
 
 
 def _cells(array: Any, type_text: str, form: RowFormat, zone: str) -> list[Any]:
