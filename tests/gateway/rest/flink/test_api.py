@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from tests.contract.examples import table
 from tests.gateway.protocol.gateway import FakeEngine, Read, wait_for_cancel
-from tests.gateway.rest.parts import rest_over_sqlite
+from tests.gateway.rest.parts import Rest, rest_over_sqlite
 from tidegate_server.core.config import Config
 from tidegate_server.core.config_sections import AuthorizationSection, LoginSection, ServerSection
 from tidegate_server.core.errors import Code, error
@@ -268,6 +268,14 @@ def test_settings_are_those_of_the_session_and_of_its_client(tmp_path: Path) -> 
         assert errors(answer, 400).startswith("[PARSE_SYNTAX]")
 
 
+def test_settings_of_the_client_have_an_effect_and_others_of_flink_a_warning(rest: Rest) -> None:
+    session = Flink(rest.client()).open()
+    assert session.rows("SET 'sql-client.execution.result-mode' = 'tableau'") == [["OK"]]
+    ok, *warning = session.rows("SET 'parallelism.default' = '3'")
+    assert ok == ["OK"]
+    assert "changes nothing here" in " ".join(line for [line] in warning)
+
+
 def test_an_invalid_setting_keeps_a_session_from_opening(tmp_path: Path) -> None:
     with serving(tmp_path) as client:
         answer = client().post("/v2/sessions", json={"properties": {"sql.dialect": "cobol"}})
@@ -410,6 +418,14 @@ def test_users_log_in_with_passwords_and_have_sessions_of_their_own(
         assert errors(bob.get(ann.path("")), 404).startswith("[INVALID_SESSION_HANDLE]")
         assert errors(bob.delete(ann.path("")), 404).startswith("[INVALID_SESSION_HANDLE]")
         assert ann.rows("SELECT 1") == [[0]]
+
+
+def test_rejected_logins_are_counted(tmp_path: Path, with_passwords: Config) -> None:
+    with rest_over_sqlite(tmp_path, config=with_passwords) as rest:
+        for headers in ({}, {"Authorization": "Digest x"}, {"Authorization": "Basic ?"}):
+            assert rest.client(**headers).get("/v1/info").status_code == 401
+        counted = rest.services.metrics.text().decode()
+        assert 'tidegate_authentication_failures_total{port="http"} 3.0' in counted
 
 
 def test_a_token_opens_no_session_beside_logins_unless_privileges_are_checked(
