@@ -315,9 +315,12 @@ class Gateway:
         sessions = SessionManager(services, prepare, kept)
         self._snapshot = sessions.snapshot
         tokens = DelegationTokens(SqlTokenStore(self._database), self._clock, new_id, config.login)
-        access = watch_rejections(build_access(config, self._clock, tokens), metrics, self._audit)
-        self._listener = _Listener(ThriftServer(config, sessions, access))
-        self._http = HttpPort(services, sessions, embedded)
+        access = build_access(config, self._clock, tokens)
+        thrift, http = (
+            watch_rejections(access, metrics, self._audit, port) for port in ("thrift", "http")
+        )
+        self._listener = _Listener(ThriftServer(config, sessions, thrift))
+        self._http = HttpPort(services, sessions, embedded, http)
         self._supervisor.on_ready(self._engine_ready)
         self._engines.before_work(services.ensure_catalogs_of)
 

@@ -131,6 +131,8 @@ class SessionState:
     catalog: str
     schema: str
     settings: dict[str, str] = field(default_factory=dict)
+    read_by_client: tuple[str, ...] = ()
+    """Prefixes of settings that have an effect in the client, as those of Flink's SQL client."""
     engine_generation: int | None = None
     """The engine start in which the child session was opened; None if it was never opened."""
     temporary: set[str] = field(default_factory=set)

@@ -39,6 +39,7 @@ from tidegate_server.core.messages.requests import (
     CheckSettings,
     ChunkTicket,
     CloseResult,
+    CloseSession,
     EndJob,
     Execute,
     ExplainRefresh,
@@ -184,7 +185,7 @@ class FakeEngine:
                 return JobsInspected(jobs=self.jobs)
             case FindObject():
                 return ObjectFound()
-            case CloseResult() | OpenSession() | SetObjectOwner():
+            case CloseResult() | OpenSession() | CloseSession() | SetObjectOwner():
                 return Done()
             case _:
                 raise AssertionError(f"unexpected {request}")

@@ -234,6 +234,10 @@ class Read:
     execute: Callable[[str, Context], Result]
 
     @property
+    def kind(self) -> str:
+        return prepare(self.text).kind
+
+    @property
     def returns_rows(self) -> bool:
         return self.text.split()[0].upper() in ("SELECT", "SHOW") if self.text.split() else False
 

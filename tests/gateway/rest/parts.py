@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from starlette.testclient import TestClient
+from starlette.types import ASGIApp
 
 from tests.contract.examples import NOON
 from tests.contract.stores import open_database
@@ -21,12 +22,16 @@ from tidegate_server.core.model.clock import new_id
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.gateway.auth.access import build_access
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
+from tidegate_server.gateway.command.dispatch import prepare
 from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.rest.app import build
 from tidegate_server.gateway.rest.refreshes import Refreshes
 from tidegate_server.gateway.rest.status import Health
 from tidegate_server.gateway.scheduler.ledger import SqlLedger
+from tidegate_server.gateway.session.manager import SessionManager
+from tidegate_server.gateway.session.session import Prepare
 
 
 @dataclass
@@ -42,6 +47,7 @@ class Rest:
     canceled: list[str] = field(default_factory=list)
     gone: tuple[str, ...] = ()
     go_on: threading.Event = field(default_factory=threading.Event)
+    prepare: Prepare = prepare
 
     def __post_init__(self) -> None:
         waves: Any = SimpleNamespace(refresh=self._refresh)
@@ -61,9 +67,15 @@ class Rest:
         )
 
     def client(self, **headers: str) -> TestClient:
+        return TestClient(self.app(), base_url="http://127.0.0.1:10002", headers=headers)
+
+    def app(self) -> ASGIApp:
+        """Return a new application, with sessions of its own."""
+        sessions = SessionManager(self.services, self.prepare)
+        access = build_access(self.config, self.services.clock)
         refreshes = Refreshes(self.services)
-        app = build(self.services, refreshes, lambda: Health(missing=self.gone))
-        return TestClient(app, base_url="http://127.0.0.1:10002", headers=headers)
+        health = Health(missing=self.gone)
+        return build(self.services, refreshes, lambda: health, sessions, access)
 
     def _refresh(self, request: RefreshRequest) -> RefreshRun:
         table = self.catalog.by_id(request.table_id)

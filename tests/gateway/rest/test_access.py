@@ -16,9 +16,7 @@ from tidegate_server.core.config import Config
 from tidegate_server.core.config_sections import ServerSection, TlsSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.gateway.rest.access import check_exposure, refusal
-from tidegate_server.gateway.rest.app import build
 from tidegate_server.gateway.rest.listener import HttpListener
-from tidegate_server.gateway.rest.refreshes import Refreshes
 
 TABLES = "/v1/materialized-tables"
 
@@ -124,8 +122,7 @@ def test_refused_calls_are_counted_and_carry_a_challenge(tmp_path: Path) -> None
 
 
 def listener(rest: Rest) -> HttpListener:
-    app = build(rest.services, Refreshes(rest.services), lambda: ())
-    return HttpListener(rest.config, app)
+    return HttpListener(rest.config, rest.app())
 
 
 def test_the_port_listens_until_it_is_stopped(rest: Rest) -> None:

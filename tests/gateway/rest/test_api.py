@@ -19,7 +19,8 @@ from tidegate_server.core.config_sections import AuthorizationSection
 from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.refresh.request import RefreshRequest
-from tidegate_server.gateway.rest.openapi import document
+from tidegate_server.gateway.rest.openapi import public_path
+from tidegate_server.gateway.rest.problems import is_flinks
 
 TABLES = "/v1/materialized-tables"
 DS = {"partition.fields.Ds.date-formatter": "yyyy-MM-dd"}
@@ -296,7 +297,7 @@ def test_the_description_is_valid_and_has_every_path(rest: Rest) -> None:
     paths = {(method.upper(), path) for path, call in described["paths"].items() for method in call}
     guard: Any = rest.client().app
     served = {
-        (method, route.path)
+        (method, public_path(route.path))
         for route in guard._app.routes
         if isinstance(route, Route)
         for method in route.methods or ()
@@ -304,10 +305,13 @@ def test_the_description_is_valid_and_has_every_path(rest: Rest) -> None:
     assert paths == {entry for entry in served if entry[0] != "HEAD"}
 
 
-def test_every_path_has_its_place_in_the_manual() -> None:
+def test_every_path_has_its_place_in_the_manual(rest: Rest) -> None:
     from tests.test_docs import ROOT
 
-    manual = (ROOT / "docs" / "rest.md").read_text("utf-8")
-    operations = (ROOT / "docs" / "operations.md").read_text("utf-8")
-    shown = set(re.findall(r"`(?:GET|POST) (/[^`?\s\[]+)", manual + operations))
-    assert set(document()["paths"]) <= shown
+    pages = ("rest.md", "operations.md", "flink-clients.md")
+    manual = "".join((ROOT / "docs" / page).read_text("utf-8") for page in pages)
+    shown = set(re.findall(r"`(?:GET|POST|DELETE) (/[^`?\s\[]+)", manual))
+    described = rest.client().get("/v1/openapi.json").json()["paths"]
+    flinks = {path for path in described if is_flinks(path)}
+    assert described.keys() - flinks <= shown
+    assert {re.sub(r"^/v\d", "", path) for path in flinks} <= shown

@@ -9,6 +9,7 @@ import msgspec
 
 from tidegate_server.core.messages import requests
 from tidegate_server.core.messages.answers import Answer
+from tidegate_server.core.messages.decoding import prepare_decoding
 from tidegate_server.core.messages.requests import ChunkTicket, Request
 
 
@@ -22,6 +23,8 @@ def _requests() -> Mapping[str, type[Request[Any]]]:
 REQUESTS = _requests()
 """Every request by its name."""
 _ANSWERS: Mapping[str, type[Answer]] = {kind.__name__: kind for kind in get_args(Answer)}
+
+prepare_decoding(*REQUESTS.values(), *_ANSWERS.values(), ChunkTicket)
 
 
 def answer_type(request: type[Request[Any]]) -> type[Any]:

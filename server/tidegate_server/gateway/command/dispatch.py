@@ -50,6 +50,11 @@ class Prepared:
     """Where the statement's text comes from, if it is not the user's own."""
 
     @property
+    def kind(self) -> str:
+        """Its kind; see :func:`kind_of`."""
+        return kind_of(self.statement)
+
+    @property
     def returns_rows(self) -> bool:
         """Whether clients should fetch rows, judged by the text alone."""
         statement = self.statement
@@ -77,7 +82,7 @@ class Prepared:
             address=session.address,
             session_id=session.session_id,
             operation_id=context.operation_id,
-            statement_kind=kind_of(self.statement),
+            statement_kind=self.kind,
             text=self.text,
         )
         with audit.recording(record):

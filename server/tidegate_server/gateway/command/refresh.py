@@ -90,10 +90,15 @@ def refresh(statement: AlterRefresh, context: Context) -> Result:
     job = _job(statement, table, context)
     if statement.asynchronous:
         context.services.background.start(f"refresh-{job.first.refresh_id}", job.work)
-        return RowsResult(_SCHEMA, [_row(job.first, context)])
+        return refresh_result([job.first], context)
     with context.services.waves.queue.following(context.operation_id, context.warn):
         runs = job.work()
     raise_failures(runs)
+    return refresh_result(runs, context)
+
+
+def refresh_result(runs: Sequence[RefreshRun], context: Context) -> Result:
+    """Return one row of job id and cluster info per run, as Flink's REFRESH does."""
     return RowsResult(_SCHEMA, [_row(run, context) for run in runs])
 
 

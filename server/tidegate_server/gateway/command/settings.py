@@ -39,7 +39,9 @@ def set_option(statement: SetOption, context: Context) -> Result:
         return _rows(key, _unquote(value), context)
     if is_tidegate_key(key):
         value = _unquote(value)
-        warn(own_notices({key: value}, context.services.config), context)
+        notices = own_notices({key: value}, context.services.config)
+        if not key.startswith(context.session.read_by_client):
+            warn(notices, context)
         context.session.settings[key] = value
         return _rows(key, value, context)
     own_notices({key: value}, context.services.config)

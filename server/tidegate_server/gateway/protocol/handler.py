@@ -26,7 +26,6 @@ from tidegate_server.gateway.context import WARNING
 from tidegate_server.gateway.protocol import convert, encode, status
 from tidegate_server.gateway.protocol.ahead import Fetched, PagesAhead
 from tidegate_server.gateway.protocol.information import information
-from tidegate_server.gateway.protocol.waiting import STATUS_WAIT, wait_for_news, wait_until_ended
 from tidegate_server.gateway.session import metadata
 from tidegate_server.gateway.session.configuration import (
     FETCH_SIZE_KEY,
@@ -39,6 +38,7 @@ from tidegate_server.gateway.session.manager import SessionManager
 from tidegate_server.gateway.session.metadata import TablePattern
 from tidegate_server.gateway.session.operation import Operation, OperationKind, OperationView
 from tidegate_server.gateway.session.session import Session
+from tidegate_server.gateway.session.waiting import STATUS_WAIT, wait_for_news, wait_until_ended
 
 logger = logging.getLogger(__name__)
 

@@ -25,6 +25,8 @@ class WatchedAccess(Access):
 
     metrics: Metrics
     audit: AuditLog
+    port: str
+    """The port that the metric names: ``thrift`` or ``http``."""
 
     async def with_password(self, user: str, password: str, peer: Peer) -> Identity:
         with self._watch(peer, user):
@@ -55,7 +57,7 @@ class WatchedAccess(Access):
             yield
         except ServerError as problem:
             if problem.code == Code.LOGIN_REFUSED.name:
-                self.metrics.authentication_failed("thrift")
+                self.metrics.authentication_failed(self.port)
             record = Record(
                 event=Event.LOGIN,
                 user=user[:MAX_NAME],
@@ -67,7 +69,9 @@ class WatchedAccess(Access):
             raise
 
 
-def watch_rejections(access: Access, metrics: Metrics, audit: AuditLog) -> Access:
-    """Return an access like this one that counts and records rejected logins."""
+def watch_rejections(
+    access: Access, metrics: Metrics, audit: AuditLog, port: str = "thrift"
+) -> Access:
+    """Return an access like this one that counts and records rejected logins at a port."""
     parts = {part.name: getattr(access, part.name) for part in fields(access)}
-    return WatchedAccess(**parts, metrics=metrics, audit=audit)
+    return WatchedAccess(**parts, metrics=metrics, audit=audit, port=port)

@@ -7,35 +7,31 @@ Transposed, and without the bytes that a mask excludes, it is the encoding on th
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from tidegate_server.gateway.session.local_time import (
+    MICROSECONDS_PER_DAY,
+    Longs,
+    fill_nulls,
+    local_microseconds,
+)
 
 Bytes = npt.NDArray[np.uint8]
-Longs = npt.NDArray[np.int64]
 
 _TENS: Final[Bytes] = np.array([48 + n // 10 for n in range(100)], dtype=np.uint8)
 _UNITS: Final[Bytes] = np.array([48 + n % 10 for n in range(100)], dtype=np.uint8)
-_MICROSECONDS_PER_DAY: Final = 86_400_000_000
 # Days since 1970 of 0001-01-01 and 9999-12-31: between them every year has four digits.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-_FIRST_INSTANT = (_FIRST_DAY + 1) * _MICROSECONDS_PER_DAY
-# Arrow's time zones have no daylight saving from 2038 on; Python's do.
-_ARROW_RULES_END = 24_837 * _MICROSECONDS_PER_DAY
-_QUARTER: Final = 900_000_000
-_CALENDAR_CYCLE: Final = 146_097 * 86_400
-_FIRST_PYTHON_SECOND, _LAST_PYTHON_SECOND = -62_135_510_400, 253_402_214_400
 _MINUS, _DOT, _COLON, _SPACE = b"-.: "
 
 
 def date_cells(array: Any) -> bytes:
     """Return a date column as length-prefixed ``yyyy-MM-dd``; nulls become placeholders."""
-    days = _fill_nulls(array.cast(pa.date32()).view(pa.int32())).astype(np.int64)
+    days = fill_nulls(array.cast(pa.date32()).view(pa.int32())).astype(np.int64)
     if not _has_plain_years(days):
         return _prefix_texts([_date_text(day) for day in days.tolist()])
     matrix = np.empty((14, len(days)), dtype=np.uint8)
@@ -49,11 +45,11 @@ def timestamp_cells(array: Any) -> bytes:
 
     The fraction of a second has no trailing zeros and is omitted if it is zero.
     """
-    micros = _local_microseconds(array)
-    days = micros // _MICROSECONDS_PER_DAY
+    micros = local_microseconds(array)
+    days = micros // MICROSECONDS_PER_DAY
     if not _has_plain_years(days):
         return _prefix_texts([_timestamp_text(value) for value in micros.tolist()])
-    rest = micros - days * _MICROSECONDS_PER_DAY
+    rest = micros - days * MICROSECONDS_PER_DAY
     seconds = rest // 1_000_000
     fraction = (rest - seconds * 1_000_000).astype(np.int32)
     matrix = np.empty((30, len(micros)), dtype=np.uint8)
@@ -130,49 +126,6 @@ def _digits(magnitude: Longs, digits: int) -> Bytes:
         _write_pair(written[position:], rest - higher * 100)
         rest = higher
     return written[even - digits :]
-
-
-def _local_microseconds(array: Any) -> Longs:
-    zone = array.type.tz
-    array = array.cast(pa.timestamp("us", zone))
-    instants = _fill_nulls(array.view(pa.int64()))
-    if zone is None or zone.upper() in ("UTC", "ETC/UTC", "Z", "GMT"):
-        return instants
-    if not len(instants):
-        return instants
-    if zone[0] in "+-":
-        return instants + _fixed_offset(zone)
-    if int(instants.min()) > _FIRST_INSTANT and int(instants.max()) < _ARROW_RULES_END:
-        local = pc.local_timestamp(pa.array(instants).view(array.type))
-        return np.asarray(local.view(pa.int64()).to_numpy())
-    quarters, inverse = np.unique(instants // _QUARTER, return_inverse=True)
-    offsets = [_offset(quarter * _QUARTER, zone) for quarter in quarters.tolist()]
-    return instants + np.array(offsets, dtype=np.int64)[inverse]
-
-
-def _offset(instant: int, zone: str) -> int:
-    """Return a zone's offset in microseconds; beyond Python's range, that of 400 years earlier."""
-    seconds = instant // 1_000_000
-    if seconds > _LAST_PYTHON_SECOND:
-        cycles = (seconds - _LAST_PYTHON_SECOND) // _CALENDAR_CYCLE + 1
-        seconds -= cycles * _CALENDAR_CYCLE
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(
-        seconds=max(seconds, _FIRST_PYTHON_SECOND)
-    )
-    offset = moment.astimezone(ZoneInfo(zone)).utcoffset() or timedelta()
-    return offset // timedelta(microseconds=1)
-
-
-def _fixed_offset(zone: str) -> int:
-    """Return the microseconds of an offset such as ``+05:30`` or ``-08:30:15``."""
-    hours, minutes, seconds = (int(part) for part in f"{zone[1:]}:0:0".split(":")[:3])
-    offset = timedelta(hours=hours, minutes=minutes, seconds=seconds) // timedelta(microseconds=1)
-    return -offset if zone[0] == "-" else offset
-
-
-def _fill_nulls(array: Any) -> Longs:
-    plain = array.fill_null(0) if array.null_count else array
-    return np.asarray(plain.to_numpy())
 
 
 def _has_plain_years(days: Longs) -> bool:
@@ -257,7 +210,7 @@ def _date_text(day: int) -> str:
 
 
 def _timestamp_text(micros: int) -> str:
-    day, rest = divmod(micros, _MICROSECONDS_PER_DAY)
+    day, rest = divmod(micros, MICROSECONDS_PER_DAY)
     seconds, fraction = divmod(rest, 1_000_000)
     clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     tail = f".{fraction:06d}".rstrip("0") if fraction else ""

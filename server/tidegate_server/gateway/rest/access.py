@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import hmac
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from starlette.datastructures import Headers
@@ -11,12 +13,21 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.gateway.auth.access import UNCHECKED
-from tidegate_server.gateway.auth.base import is_loopback
-from tidegate_server.gateway.rest.problems import problem_response
+from tidegate_server.gateway.auth.access import UNCHECKED, Access
+from tidegate_server.gateway.auth.base import ANONYMOUS, Identity, Peer, is_loopback
+from tidegate_server.gateway.auth.logins import is_usable_name
+from tidegate_server.gateway.rest.problems import errors_response, is_flinks, problem_response
+from tidegate_server.gateway.rest.requests import client_address
 
 OPEN_PATHS: Final = ("/health/live", "/health/ready")
 """Paths that anyone may call, such as load balancers."""
+TOKEN: Final = "TOKEN"
+"""The method of a login with ``server.http_token``."""
+
+_LOG_IN: Final = (
+    "Flink's clients send the header that the environment variable FLINK_REST_CLIENT_HEADERS has: "
+    "Authorization:Basic <base64 of user:password>, or Authorization:Bearer <token>."
+)
 
 
 def check_exposure(config: Config) -> None:
@@ -35,7 +46,7 @@ def check_exposure(config: Config) -> None:
 
 
 def refusal(config: Config, path: str, headers: Headers) -> ServerError | None:
-    """Return why a call is rejected, or None; pure.
+    """Return why a call is rejected, or None; pure. Flink's interface has logins besides.
 
     A web page open on this machine can reach a loopback address, through a link or through a host
     name that resolves to it. Calls with a foreign origin or host name are therefore rejected.
@@ -49,12 +60,10 @@ def refusal(config: Config, path: str, headers: Headers) -> ServerError | None:
         name = _name(host)
         reason = f"The Host header {name} is unexpected" if name else "The Host header is missing"
         return _login_error(reason)
-    if path in OPEN_PATHS:
+    if path in OPEN_PATHS or is_flinks(path):
         return None
     if server.http_token:
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        known = hmac.compare_digest(token.strip().encode(), server.http_token.encode())
-        if scheme.lower() != "bearer" or not known:
+        if not _has_token(config, headers):
             return _login_error("A bearer token is required", "Send Authorization: Bearer <token>.")
     elif server.auth not in UNCHECKED:
         hint = "Set server.http_token in the server's configuration."
@@ -62,30 +71,145 @@ def refusal(config: Config, path: str, headers: Headers) -> ServerError | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Password:
+    """A name and a password to be checked."""
+
+    user: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BearerToken:
+    """A token of a user to be checked."""
+
+    token: str = field(repr=False)
+
+
+def read_login(
+    config: Config, access: Access, headers: Headers
+) -> Identity | Password | BearerToken:
+    """Return who calls Flink's interface, or what is to be checked; pure.
+
+    The port's token stands for ``server.http_user``. Without login checks a name is taken as it is
+    given, as on the Thrift port.
+
+    :raises ServerError: LOGIN_REFUSED, or INVALID_REQUEST for a name that no user can have.
+    """
+    server = config.server
+    if server.http_token and _has_token(config, headers):
+        if access.checks and not config.authorization.enabled:
+            reason = "The token of this port does not open sessions unless privileges are checked"
+            raise _login_error(reason, "Log in as a user, or set authorization.enabled.")
+        return Identity(user=server.http_user, method=TOKEN)
+    if not access.checks and server.http_token:
+        raise _login_error("A bearer token is required", _LOG_IN)
+    scheme, _, secret = headers.get("authorization", "").partition(" ")
+    match scheme.lower():
+        case "basic":
+            login = _read_password(secret)
+        case _ if not access.checks:
+            return ANONYMOUS
+        case "bearer":
+            return BearerToken(secret.strip())
+        case "":
+            raise _login_error("This server requires authentication", _LOG_IN)
+        case _:
+            raise _login_error("This Authorization scheme is not supported", _LOG_IN)
+    if access.checks:
+        return login
+    if login.user and not is_usable_name(login.user):
+        raise error(Code.INVALID_REQUEST, reason=f"{login.user[:64]!r} is not a valid user name")
+    return Identity(user=login.user, method=server.auth, proven=False)
+
+
+async def check_login(
+    login: Identity | Password | BearerToken, access: Access, peer: Peer
+) -> Identity:
+    """Return whose login this is; ``access`` reports rejections itself.
+
+    :raises ServerError: LOGIN_REFUSED, LOGIN_UNAVAILABLE or TOO_MANY.
+    """
+    match login:
+        case Identity():
+            return login
+        case BearerToken(token):
+            return await access.with_bearer(token, peer)
+        case Password(user, password):
+            secret = f"{user}\0{password}".encode()
+            known = access.remembered.find(secret) if access.allows_secrets(peer) else None
+            if known is None:
+                known = await access.with_password(user, password, peer)
+                access.remembered.keep(secret, known)
+            return known
+
+
+def _read_password(secret: str) -> Password:
+    try:
+        decoded = base64.b64decode(secret.strip(), validate=True).decode()
+    except ValueError:
+        raise _login_error("The header Authorization is malformed", _LOG_IN) from None
+    user, colon, password = decoded.partition(":")
+    if not colon:
+        raise _login_error("The header Authorization has no password", _LOG_IN)
+    return Password(user, password)
+
+
 class Guard:
     """The outermost layer of the application: passes a call on or rejects it."""
 
     def __init__(
-        self, app: ASGIApp, config: Config, on_rejected: Callable[[str, ServerError], None]
+        self,
+        app: ASGIApp,
+        config: Config,
+        access: Access,
+        on_rejected: Callable[[str, ServerError], None],
     ) -> None:
-        """``on_rejected`` is called with the client's address and the reason of each rejection."""
+        """``on_rejected`` gets the client's address and the reason of each rejection, except those
+        of logins with a password or a token of a user, which ``access`` reports itself.
+        """
         self._app = app
         self._config = config
+        self._access = access
         self._on_rejected = on_rejected
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer: Callable[[Scope, Receive, Send], Awaitable[None]] = self._app
         if scope["type"] == "http":
-            problem = refusal(self._config, scope["path"], Headers(scope=scope))
+            problem = await self._rejection(scope)
             if problem is not None:
-                self._on_rejected(client_address(scope.get("client")), problem)
-                answer = problem_response(problem)
+                respond = errors_response if is_flinks(scope["path"]) else problem_response
+                answer = respond(problem)
         await answer(scope, receive, send)
 
+    async def _rejection(self, scope: Scope) -> ServerError | None:
+        """Return why a call is rejected; otherwise attach who calls Flink's interface."""
+        path, headers = scope["path"], Headers(scope=scope)
+        address = client_address(scope.get("client"))
+        problem = refusal(self._config, path, headers)
+        login = None
+        if problem is None and is_flinks(path):
+            try:
+                login = read_login(self._config, self._access, headers)
+            except ServerError as failed:
+                problem = failed
+        if problem is not None:
+            self._on_rejected(address, problem)
+        if login is None:
+            return problem
+        peer = Peer(address=address, encrypted=scope.get("scheme") == "https")
+        try:
+            identity = await check_login(login, self._access, peer)
+        except ServerError as failed:
+            return failed
+        scope.setdefault("state", {})["identity"] = identity
+        return None
 
-def client_address(client: tuple[str, int] | None) -> str:
-    """Return the address of a client as ASGI names it; empty if it is unknown."""
-    return "" if client is None else client[0]
+
+def _has_token(config: Config, headers: Headers) -> bool:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    known = hmac.compare_digest(token.strip().encode(), config.server.http_token.encode())
+    return known and scheme.lower() == "bearer"
 
 
 def _login_error(reason: str, hint: str = "") -> ServerError:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -24,7 +22,6 @@ from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.command.dispatch import carry_out
 from tidegate_server.gateway.context import Context, Services, SessionState
 from tidegate_server.gateway.rest.bodies import (
-    Body,
     RefreshCommandBody,
     RefreshListBody,
     StartedBody,
@@ -35,9 +32,8 @@ from tidegate_server.gateway.rest.bodies import (
     table_body,
 )
 from tidegate_server.gateway.rest.refreshes import Refreshes, refresh_request
+from tidegate_server.gateway.rest.requests import decode_body, json_response
 from tidegate_server.gateway.rest.status import Health
-
-T = TypeVar("T", bound=Body)
 
 SESSION = "rest"
 """The session id that log lines of HTTP calls carry."""
@@ -67,7 +63,7 @@ class Api:
         rights = rights_of(self._user, self._services)
         if rights is not None:
             found = rights.visible(found)
-        return _json(TableListBody(materialized_tables=tuple(table_body(t) for t in found)))
+        return json_response(TableListBody(materialized_tables=tuple(table_body(t) for t in found)))
 
     def show_table(self, request: Request) -> Response:
         """``GET /v1/materialized-tables/{table}``."""
@@ -75,7 +71,7 @@ class Api:
         services = self._services
         last = services.ledger.runs(table.id, limit=1)
         workflow = services.scheduler.workflow(table.id)
-        return _json(detail_body(table, workflow, last[0] if last else None))
+        return json_response(detail_body(table, workflow, last[0] if last else None))
 
     def suspend(self, request: Request) -> Response:
         """``POST /v1/materialized-tables/{table}/suspend``."""
@@ -90,11 +86,11 @@ class Api:
     def refresh(self, request: Request) -> Response:
         """``POST /v1/materialized-tables/{table}/refresh``."""
         table = self._table(request, Action.REFRESH)
-        body = _decode_body(request, RefreshCommandBody)
+        body = decode_body(request, RefreshCommandBody)
         check_settings(body.execution_config, self._services, self._user)
         wanted = refresh_request(body, table, self._services, self._user)
         refresh_id = request.state.record.operation_id = self._refreshes.start(wanted)
-        answer = _json(StartedBody(refresh_id=refresh_id), status=202)
+        answer = json_response(StartedBody(refresh_id=refresh_id), status=202)
         answer.headers["Location"] = f"/v1/refreshes/{refresh_id}"
         return answer
 
@@ -102,11 +98,11 @@ class Api:
         """``GET /v1/materialized-tables/{table}/refreshes[?limit=n]``."""
         table = self._table(request, Action.SEE)
         runs = self._services.ledger.runs(table.id, limit=_limit(request))
-        return _json(RefreshListBody(refreshes=tuple(refresh_body(run) for run in runs)))
+        return json_response(RefreshListBody(refreshes=tuple(refresh_body(run) for run in runs)))
 
     def show_refresh(self, request: Request) -> Response:
         """``GET /v1/refreshes/{refresh}``."""
-        return _json(refresh_body(self._run(request, Action.SEE)))
+        return json_response(refresh_body(self._run(request, Action.SEE)))
 
     def cancel(self, request: Request) -> Response:
         """``POST /v1/refreshes/{refresh}/cancel``."""
@@ -123,7 +119,7 @@ class Api:
         if not self._services.cancel_refresh(refresh_id):
             what = f"To cancel refresh {refresh_id} from here"
             raise error(Code.NOT_SUPPORTED, what=what, hint=f"It runs on {run.server_id}.")
-        return _json(refresh_body(run), status=202)
+        return json_response(refresh_body(run), status=202)
 
     # ---- parts -----------------------------------------------------------------------------
 
@@ -170,7 +166,7 @@ class Api:
             name = (table.name.catalog, table.name.schema, table.name.table)
             carry_out(kind(name=name), "", self._context(operation_id, record)).close()
         changed = self._services.catalog.by_id(table.id) or table
-        return _json(table_body(changed))
+        return json_response(table_body(changed))
 
     def _context(self, operation_id: str, record: Record) -> Context:
         state = SessionState(
@@ -193,7 +189,7 @@ def _record(request: Request, action: Action, table: MaterializedTable) -> None:
 
 def health_live(_: Request) -> Response:
     """``GET /health/live``: the process is running."""
-    return _json(StatusBody(status="ok"))
+    return json_response(StatusBody(status="ok"))
 
 
 def health_ready(health: Callable[[], Health]) -> Callable[[Request], Response]:
@@ -205,21 +201,9 @@ def health_ready(health: Callable[[], Health]) -> Callable[[Request], Response]:
         body = StatusBody(
             status="ok" if ready else "unready", missing=found.missing, problems=found.problems
         )
-        return _json(body, status=200 if ready else 503)
+        return json_response(body, status=200 if ready else 503)
 
     return ready
-
-
-def _json(body: Body, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(body), status_code=status, media_type="application/json")
-
-
-def _decode_body(request: Request, kind: type[T]) -> T:
-    """Decode a call's body, which the application has attached to the request; empty is ``{}``."""
-    try:
-        return msgspec.json.decode(request.state.body or b"{}", type=kind)
-    except msgspec.MsgspecError as problem:
-        raise error(Code.INVALID_REQUEST, reason=f"its body: {problem}") from problem
 
 
 def _limit(request: Request) -> int:

@@ -122,6 +122,12 @@ class StatusBody(Body, frozen=True):
     problems: tuple[str, ...] = ()
 
 
+class ErrorsBody(Body, frozen=True):
+    """The error of a call of Flink's interface; Flink's clients read no other fields."""
+
+    errors: tuple[str, ...]
+
+
 class ProblemBody(Body, frozen=True):
     """An error (RFC 9457), with Tidegate's code and SQLSTATE."""
 

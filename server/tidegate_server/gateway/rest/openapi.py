@@ -1,128 +1,126 @@
-"""The OpenAPI description of the REST interface."""
+"""The OpenAPI description of the calls."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
-from tidegate_server.gateway.rest.bodies import (
-    Body,
-    ProblemBody,
-    RefreshBody,
-    RefreshCommandBody,
-    RefreshListBody,
-    StartedBody,
-    StatusBody,
-    TableBody,
-    TableDetailBody,
-    TableListBody,
-)
+from tidegate_server.gateway.rest.bodies import ErrorsBody, ProblemBody
+from tidegate_server.gateway.rest.endpoints import Door, Endpoint, Query
 from tidegate_server.gateway.rest.problems import PROBLEM
 
-_TABLE = "/v1/materialized-tables/{table}"
-_REFRESH = "/v1/refreshes/{refresh}"
-_REFERENCE = "#/components/schemas/{name}"
+_REFERENCE: Final = "#/components/schemas/{name}"
+_IN_PATH: Final[Mapping[str, str]] = {
+    "table": "Id, or schema and name, such as shop.revenue",
+    "refresh": "Id of the refresh",
+    "session": "The sessionHandle of the call that opened it",
+    "operation": "The operationHandle of the call that started it",
+    "token": "0 for the first page; the next one is in nextResultUri",
+    "identifier": "Name of a materialized table, with its catalog and schema",
+}
+_PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
+"""A parameter in a path of Starlette, with its type."""
 
 
-def document() -> dict[str, Any]:
+def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     """Return the OpenAPI document."""
-    kinds = [
-        *(TableListBody, TableDetailBody, TableBody, RefreshBody, RefreshListBody),
-        *(RefreshCommandBody, StartedBody, StatusBody, ProblemBody),
-    ]
-    _, schemas = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
+    shown = tuple(endpoints)
+    kinds = {kind for each in shown for kind in (each.answer, each.body) if kind is not None} | {
+        ProblemBody,
+        ErrorsBody,
+    }
+    ordered = sorted(kinds, key=lambda kind: kind.__name__)
+    _, schemas = msgspec.json.schema_components(ordered, ref_template=_REFERENCE)
+    paths: dict[str, Any] = {}
+    for each in shown:
+        paths.setdefault(public_path(each.path), {})[each.method.lower()] = _call(each)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Tidegate",
             "version": version("tidegate"),
-            "description": "Materialized tables and their refreshes.",
+            "description": "Materialized tables and their refreshes; sessions for Flink's clients.",
         },
-        "paths": _paths(),
+        "paths": paths,
         "components": {
             "schemas": schemas,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "password": {"type": "http", "scheme": "basic"},
+            },
         },
         "security": [{"token": []}, {}],
     }
 
 
-def _paths() -> dict[str, Any]:
-    table = _parameter("path", "table", "Id, or schema and name, such as shop.revenue")
-    refresh = _parameter("path", "refresh", "Id of the refresh")
-    limit = _parameter("query", "limit", "Greatest number of runs, 1 to 1000", "integer")
-    schema = _parameter("query", "schema", "Only tables of this schema")
-    text = {"200": {"description": "Text", "content": {"text/plain": {}}}}
-    description = {"200": {"description": "This document", "content": {"application/json": {}}}}
-    return {
-        "/health/live": {"get": _call("The process is running", StatusBody)},
-        "/health/ready": {
-            "get": _call("Every statement can be answered", StatusBody, otherwise="503")
-        },
-        "/metrics": {"get": {"summary": "Metrics in Prometheus format", "responses": text}},
-        "/v1/openapi.json": {"get": {"summary": "This description", "responses": description}},
-        "/v1/materialized-tables": {
-            "get": _call("Materialized tables", TableListBody, parameters=[schema])
-        },
-        _TABLE: {"get": _call("One table", TableDetailBody, parameters=[table])},
-        f"{_TABLE}/refresh": {
-            "post": _call(
-                "Start a refresh",
-                StartedBody,
-                parameters=[table],
-                body=RefreshCommandBody,
-                status="202",
-            )
-        },
-        f"{_TABLE}/refreshes": {
-            "get": _call("The table's runs", RefreshListBody, parameters=[table, limit])
-        },
-        f"{_TABLE}/suspend": {
-            "post": _call("Stop keeping it fresh", TableBody, parameters=[table])
-        },
-        f"{_TABLE}/resume": {"post": _call("Keep it fresh again", TableBody, parameters=[table])},
-        _REFRESH: {"get": _call("One run", RefreshBody, parameters=[refresh])},
-        f"{_REFRESH}/cancel": {
-            "post": _call("Cancel a run", RefreshBody, parameters=[refresh], status="202")
-        },
-    }
+def public_path(path: str) -> str:
+    """Return a path of Starlette without the types of its parameters."""
+    return _PLACEHOLDER.sub(r"{\1}", path)
 
 
-def _call(
-    summary: str,
-    answer: type[Body],
-    *,
-    parameters: list[dict[str, Any]] | None = None,
-    body: type[Body] | None = None,
-    status: str = "200",
-    otherwise: str | None = None,
-) -> dict[str, Any]:
-    good = {"description": summary, "content": _content("application/json", answer)}
-    problem = {"description": "A problem", "content": _content(PROBLEM, ProblemBody)}
+def _call(endpoint: Endpoint) -> dict[str, Any]:
+    """Return the description of one method of a path."""
+    kind, answer = endpoint.media_type, endpoint.answer
+    content = {kind: {}} if answer is None else _content(kind, answer)
+    good = {"description": HTTPStatus(endpoint.status).phrase, "content": content}
+    flinks = endpoint.door is Door.FLINK
+    problem = _content("application/json", ErrorsBody) if flinks else _content(PROBLEM, ProblemBody)
+    responses: dict[str, Any] = {str(endpoint.status): good}
+    if endpoint.alternative is not None:
+        content[endpoint.alternative] = {}
+        responses["204"] = {"description": HTTPStatus.NO_CONTENT.phrase}
+    if endpoint.otherwise is not None:
+        responses[str(endpoint.otherwise)] = good
+    responses["default"] = {"description": "A problem", "content": problem}
     call: dict[str, Any] = {
-        "summary": summary,
-        "parameters": parameters or [],
-        "responses": {status: good, "default": problem},
+        "summary": endpoint.summary,
+        "parameters": [
+            *(_parameter(name) for name in _PLACEHOLDER.findall(endpoint.path)),
+            *(_query(each) for each in endpoint.query),
+        ],
+        "responses": responses,
     }
-    if otherwise is not None:
-        call["responses"][otherwise] = good
-    if body is not None:
-        call["requestBody"] = {"required": False, "content": _content("application/json", body)}
+    if endpoint.body is not None:
+        content = _content("application/json", endpoint.body)
+        required = any(field.required for field in msgspec.structs.fields(endpoint.body))
+        call["requestBody"] = {"required": required, "content": content}
+    match endpoint.door:
+        case Door.OPEN:
+            call["security"] = [{}]
+        case Door.FLINK:
+            call["security"] = [{"password": []}, {"token": []}, {}]
     return call
 
 
-def _content(media_type: str, kind: type[Body]) -> Mapping[str, Any]:
+def _content(media_type: str, kind: type[Struct]) -> dict[str, Any]:
     return {media_type: {"schema": {"$ref": _REFERENCE.format(name=kind.__name__)}}}
 
 
-def _parameter(place: str, name: str, meaning: str, kind: str = "string") -> dict[str, Any]:
+def _parameter(name: str) -> dict[str, Any]:
+    schema = {"type": "integer", "minimum": 0} if name == "token" else {"type": "string"}
     return {
-        "in": place,
+        "in": "path",
         "name": name,
-        "required": place == "path",
-        "description": meaning,
-        "schema": {"type": kind},
+        "required": True,
+        "description": _IN_PATH[name],
+        "schema": schema,
+    }
+
+
+def _query(query: Query) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": query.kind}
+    if query.values:
+        schema["enum"] = list(query.values)
+    return {
+        "in": "query",
+        "name": query.name,
+        "required": False,
+        "description": query.meaning,
+        "schema": schema,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegate_server.gateway.auth.access import Access
 from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.observability.gauges import Gauges
 from tidegate_server.gateway.rest.access import check_exposure
@@ -16,7 +17,11 @@ class HttpPort:
     """Listens between :meth:`start` and :meth:`stop`, unless it is disabled."""
 
     def __init__(
-        self, services: Services, sessions: SessionManager, scheduler: SchedulerLoad
+        self,
+        services: Services,
+        sessions: SessionManager,
+        scheduler: SchedulerLoad,
+        access: Access,
     ) -> None:
         """Build the application; nothing is opened yet.
 
@@ -27,7 +32,7 @@ class HttpPort:
         services.metrics.add(Gauges(status.picture))
         self._wanted = services.config.server.rest_port
         self._refreshes = Refreshes(services)
-        app = build(services, self._refreshes, status.health)
+        app = build(services, self._refreshes, status.health, sessions, access)
         self._listener = HttpListener(services.config, app)
 
     def start(self) -> int | None:

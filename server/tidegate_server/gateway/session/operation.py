@@ -114,13 +114,18 @@ class Operation:
         statement: str = "",
         has_result_set: bool = True,
         overlay: Mapping[str, str] | None = None,
+        statement_kind: str = "",
         on_end: Callable[[OperationKind, OperationState, float], None] | None = None,
     ) -> None:
-        """``on_end`` is called with its kind, its final state and its duration in seconds."""
+        """``on_end`` is called with its kind, its final state and its duration in seconds.
+
+        ``statement_kind`` is the kind of a statement in its own words, such as ``SELECT``.
+        """
         self.handle = handle
         self.id = str(handle)
         self.kind = kind
         self.statement = statement
+        self.statement_kind = statement_kind
         self.overlay = dict(overlay or {})
         self.log = OperationLog()
         self.more_follow = False

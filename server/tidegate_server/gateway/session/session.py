@@ -45,6 +45,11 @@ class PreparedStatement(Protocol):
     """A parsed statement."""
 
     @property
+    def kind(self) -> str:
+        """Its kind in its own words, of a statement of Spark the first; empty if unknown."""
+        ...
+
+    @property
     def returns_rows(self) -> bool:
         """Whether it returns rows."""
         ...
@@ -141,16 +146,28 @@ class Session:
         :raises ServerError: TOO_MANY if the session has too many open operations, or its user too
             many running statements; INVALID_SESSION_HANDLE if it is closed.
         """
-        self._require_turn(self)
         overlay = sparks_names(overlay or {})
         statement = substitute(text, {**self.state.settings, **overlay})
         dialect = dialect_in(overlay, self.state.settings, self._services.config.options)
         prepared = self._prepare(statement, dialect)
+        return self.start(statement, prepared, overlay=overlay, timeout=timeout)
+
+    def start(
+        self,
+        statement: str,
+        prepared: PreparedStatement,
+        *,
+        overlay: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Operation:
+        """Start a statement that is prepared already; otherwise like :meth:`submit`."""
+        self._require_turn(self)
         operation = self._register(
             OperationKind.EXECUTE_STATEMENT,
             statement,
             has_result_set=prepared.returns_rows,
             overlay=overlay,
+            statement_kind=prepared.kind,
         )
         work = self._statement_work(operation, prepared)
         limit = self._services.config.server.query_timeout
@@ -263,6 +280,7 @@ class Session:
         *,
         has_result_set: bool,
         overlay: Mapping[str, str] | None,
+        statement_kind: str = "",
     ) -> Operation:
         operation = Operation(
             handle=issue(self._services.new_id()),
@@ -271,6 +289,7 @@ class Session:
             statement=statement,
             has_result_set=has_result_set or self.options.always_result_set,
             overlay=overlay,
+            statement_kind=statement_kind,
             on_end=self._count,
         )
         with self._lock:

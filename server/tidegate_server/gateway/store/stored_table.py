@@ -13,6 +13,7 @@ from datetime import datetime
 
 import msgspec
 
+from tidegate_server.core.messages.decoding import prepare_decoding
 from tidegate_server.core.model.clauses import (
     Assertion,
     Distribution,
@@ -252,3 +253,6 @@ def decode_definition(text: str) -> MaterializedTable:
     :raises msgspec.DecodeError: if it is damaged.
     """
     return msgspec.json.decode(text, type=StoredTable).table()
+
+
+prepare_decoding(StoredTable)

@@ -27,6 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeDecorator
 
 from tidegate_server.core.jobs import JobInsert
+from tidegate_server.core.messages.decoding import prepare_decoding
 from tidegate_server.core.model.clauses import (
     Assertion,
     Distribution,
@@ -75,6 +76,7 @@ class Json(TypeDecorator[Any]):
     def __init__(self, kind: Any) -> None:
         super().__init__()
         self.kind = kind
+        prepare_decoding(kind)
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
         return None if value is None else msgspec.json.encode(value).decode()

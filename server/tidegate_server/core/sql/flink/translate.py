@@ -62,6 +62,13 @@ def _statement(text: str) -> Parts:
         return _create(rewriter, items, start)
     if word == "ALTER":
         return _alter(rewriter, items, start)
+    if sees(items, 0, "SHOW", "JARS"):
+        start, end = items[0].start, items[1].end
+        return (
+            *verbatim(text, 0, start),
+            *made(start, "LIST JARS"),
+            *verbatim(text, end, len(text)),
+        )
     return _plain(rewriter, items, 0, len(text))
 
 
