@@ -33,6 +33,22 @@ ALTER MATERIALIZED TABLE counted REFRESH
 LONG = "SELECT count(*) FROM range(1000000000) a CROSS JOIN range(1000) b WHERE a.id % 7 = b.id % 7"
 
 
+CONTEXT = """
+[variables]
+least = "8"
+
+[functions]
+distance = "org.apache.hadoop.hive.ql.udf.generic.GenericUDFAbs"
+
+[tables.generated]
+columns = { id = "BIGINT" }
+options = { connector = "datagen", number-of-rows = 3 }
+
+[views]
+large = "SELECT id FROM events WHERE id >= ${least}"
+"""
+
+
 def start(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*COMMAND, *arguments],
@@ -66,10 +82,16 @@ def test_the_server_ends_with_the_command_and_data_is_kept(tmp_path: Path) -> No
         killed.send_signal(signal.SIGKILL)
     wait_until(lambda: not any(map(_is_alive, processes)), "a process is left", 60)
 
-    with start("--data", data, "-e", "SELECT n FROM counted") as again:
+    context = tmp_path / "context.toml"
+    context.write_text(CONTEXT)
+    query = (
+        "SELECT n, distance(-n) AS d, (SELECT count(*) FROM large) AS l, "
+        "(SELECT count(*) FROM generated) AS g FROM counted"
+    )
+    with start("--data", data, "--context", str(context), "-e", query) as again:
         output, errors = again.communicate(timeout=300)
     assert again.returncode == 0, errors
-    assert json.loads(output) == {"n": 10}
+    assert json.loads(output) == {"n": 10, "d": 10, "l": 2, "g": 3}
     assert not [path for path in Path("/tmp").glob("tidegate-*/socket") if path.is_socket()]
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
 from tidegate._version import __version__
+from tidegate.cli.contexts import Preparation, SessionContext, read_context
 from tidegate.cli.files import UnreadableFileError
 from tidegate.cli.formats import FORMATS
-from tidegate.cli.settings import Settings, defaults_path, read_settings
+from tidegate.cli.settings import Settings, defaults_path
 
 _EXAMPLES = """\
 examples:
@@ -75,6 +76,8 @@ class Arguments:
     target: Target = field(default_factory=Target)
     scripts: tuple[Script, ...] = ()
     init: tuple[Script, ...] = ()
+    preparations: tuple[Preparation, ...] = ()
+    """Statements of context files, which run before everything else."""
     format: str | None = None
     header: bool = True
     force: bool = False
@@ -93,14 +96,17 @@ def parse(argv: Sequence[str]) -> Arguments:
     given = parser.parse_args(argv)
     if given.data is not None and not given.embedded:
         parser.error("--data is the data directory of --embedded: a server has its own")
+    contexts = _read_contexts(parser, given)
+    client = {key: value for context in contexts for key, value in context.client.items()}
     return Arguments(
-        target=read_target(parser, given),
+        target=replace(read_target(parser, given), defaults=_defaults(contexts)),
+        preparations=tuple(each for context in contexts for each in context.preparations),
         scripts=tuple(given.scripts),
         init=tuple(given.init),
-        format=given.format,
-        header=not given.no_header,
+        format=given.format or client.get("format"),
+        header=not given.no_header and client.get("header", True),
         force=given.force,
-        quiet=given.quiet,
+        quiet=given.quiet or client.get("quiet", False),
         embedded=given.embedded,
         data=given.data,
     )
@@ -124,7 +130,7 @@ def read_target(parser: argparse.ArgumentParser, given: argparse.Namespace) -> T
         auth=given.auth,
         schema=given.schema,
         settings=tuple(given.set),
-        defaults=_defaults(parser, given),
+        defaults=_defaults(_read_contexts(parser, given)),
     )
 
 
@@ -211,7 +217,8 @@ def add_server(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="file of session settings, a line key = value each, such as sql-context.conf; "
+        help="file of session settings, a line key = value each, or TOML or YAML with catalogs, "
+        "tables, views, functions and variables too; "
         f"over those in {_abbreviate(defaults_path())}, under those of the URL and --set",
     )
 
@@ -301,15 +308,19 @@ def _variable(text: str) -> tuple[str, str]:
     return f"hivevar:{name}", value
 
 
-def _defaults(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Settings:
+def _read_contexts(
+    parser: argparse.ArgumentParser, given: argparse.Namespace
+) -> tuple[SessionContext, ...]:
     shared = defaults_path()
     files = [str(shared)] if shared.exists() else []
     try:
-        return tuple(
-            setting for name in (*files, *given.context) for setting in read_settings(name)
-        )
+        return tuple(read_context(name) for name in (*files, *given.context))
     except UnreadableFileError as error:
         parser.error(str(error))
+
+
+def _defaults(contexts: Iterable[SessionContext]) -> Settings:
+    return tuple(setting for context in contexts for setting in context.settings)
 
 
 def _password(parser: argparse.ArgumentParser, given: argparse.Namespace) -> str | None:
