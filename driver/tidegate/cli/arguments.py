@@ -14,6 +14,7 @@ from tidegate.cli.contexts import Preparation, SessionContext, read_context
 from tidegate.cli.files import UnreadableFileError
 from tidegate.cli.formats import FORMATS
 from tidegate.cli.settings import Settings, defaults_path
+from tidegate.literals import literal
 
 _EXAMPLES = """\
 examples:
@@ -100,7 +101,10 @@ def parse(argv: Sequence[str]) -> Arguments:
     client = {key: value for context in contexts for key, value in context.client.items()}
     return Arguments(
         target=replace(read_target(parser, given), defaults=_defaults(contexts)),
-        preparations=tuple(each for context in contexts for each in context.preparations),
+        preparations=(
+            *_added_jars(parser, given),
+            *(each for context in contexts for each in context.preparations),
+        ),
         scripts=tuple(given.scripts),
         init=tuple(given.init),
         format=given.format or client.get("format"),
@@ -163,6 +167,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     server = parser.add_argument_group("server")
     add_server(server)
+    _add_jars(server)
     _add_embedded(server)
     _add_scripts(parser.add_argument_group("what to run (without any of these: the shell)"))
     add_format(parser.add_argument_group("output"))
@@ -221,6 +226,41 @@ def add_server(group: argparse._ArgumentGroup) -> None:
         "tables, views, functions and variables too; "
         f"over those in {_abbreviate(defaults_path())}, under those of the URL and --set",
     )
+
+
+def _add_jars(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--jar",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="jar of functions for the session, which the server reads; may be repeated",
+    )
+    group.add_argument(
+        "--library",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="directory of such jars; may be repeated",
+    )
+
+
+def _added_jars(
+    parser: argparse.ArgumentParser, given: argparse.Namespace
+) -> tuple[Preparation, ...]:
+    """Return the statements that add jars. The server may be on another machine."""
+    jars = [(f"--jar {jar}", jar) for jar in given.jar]
+    for directory in given.library:
+        found = sorted(Path(directory).glob("*.jar"))
+        if not found:
+            parser.error(f"--library {directory}: there are no files *.jar")
+        jars += [(f"--library {directory}", str(jar)) for jar in found]
+    return tuple(Preparation(place, f"ADD JAR {literal(_absolute(jar))}") for place, jar in jars)
+
+
+def _absolute(path: str) -> str:
+    """Return the absolute path of a file of this machine; any other path as it is."""
+    return str(Path(path).resolve()) if Path(path).exists() else path
 
 
 def _add_embedded(group: argparse._ArgumentGroup) -> None:

@@ -327,6 +327,20 @@ def test_what_cannot_be_watched_is_an_error(server: FakeServer, command: str) ->
     assert server.statements == []
 
 
+def test_jars_are_added_to_the_session(server: FakeServer, tmp_path: Path) -> None:
+    for name in ("b.jar", "a.jar", "c.txt"):
+        (tmp_path / name).touch()
+    run(server, "--jar", "hdfs:///x.jar", "--library", str(tmp_path), "-e", "one")
+    assert server.statements == [
+        "ADD JAR 'hdfs:///x.jar'",
+        *(f"ADD JAR '{tmp_path / name}'" for name in ("a.jar", "b.jar")),
+        "one",
+    ]
+    with pytest.raises(SystemExit) as ended:
+        run(server, "--library", str(tmp_path / "empty"), "-e", "one")
+    assert ended.value.code == 2
+
+
 def test_beelines_options_are_settings(server: FakeServer) -> None:
     run(server, "--hiveconf", "a=1", "--hivevar", "day=x", "--set", "b=2", "-e", "one")
     assert server.options[0].settings == {"a": "1", "hivevar:day": "x", "b": "2"}
