@@ -25,7 +25,7 @@ from tidegate.errors import (
     Warning,
 )
 from tidegate.operation import OperationState, OperationStatus
-from tidegate.rows import RowFactory, dict_row, namedtuple_row, tuple_row
+from tidegate.rows import Row, RowFactory, dict_row, namedtuple_row, tuple_row
 from tidegate.types import (
     BINARY,
     DATETIME,
@@ -111,8 +111,9 @@ def connect(
     token: str | None = None,
     principal: str | None = None,
     transport: str | TransportFactory | None = None,
-    row_factory: RowFactory = tuple_row,
-) -> Connection:
+    # Without the argument, Row is its default; mypy cannot express that.
+    row_factory: RowFactory[Row] = tuple_row,  # type: ignore[assignment]
+) -> Connection[Row]:
     """Open a session on a HiveServer2.
 
     :param host: name or address, ``localhost`` if left out; or a URL, ``tidegate://…`` or

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from importlib.util import find_spec
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Generic, Self, TypeVar, overload
 
 from tidegate.auth import authorization, default_user
 from tidegate.channel import Channel, TransportFactory
@@ -29,11 +29,13 @@ from tidegate.errors import (
 )
 from tidegate.http import HttpTransport
 from tidegate.operation import cancel_request
-from tidegate.rows import RowFactory, tuple_row
+from tidegate.rows import Row, RowFactory
 from tidegate.status import check
 from tidegate.tls import tls_context
 from tidegate.transport import SocketTransport
 from tidegate.wire.service import ttypes
+
+OtherRow = TypeVar("OtherRow")
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +47,7 @@ _DEFAULT_FETCH_SIZE: Final = 10_000
 _QUALIFIED: Final = ("hivevar:", "hiveconf:", "system:", "env:", "metaconf:")
 
 
-class Connection:
+class Connection(Generic[Row]):
     """A session on the server; made by ``tidegate.connect``.
 
     Threads may share it: their calls run one at a time. There are no transactions: every
@@ -69,7 +71,7 @@ class Connection:
         options: ConnectOptions,
         *,
         transport: TransportFactory | None = None,
-        row_factory: RowFactory = tuple_row,
+        row_factory: RowFactory[Row],
     ) -> None:
         """Open the session.
 
@@ -139,6 +141,12 @@ class Connection:
         """Rows per fetch."""
         logger.info("session opened on %s as %s", options.address, options.user or "default")
 
+    def __repr__(self) -> str:
+        options = self._options
+        state = ", closed" if self.closed else ""
+        user = options.user or default_user()
+        return f"<tidegate.Connection to {options.address} as {user}{state}>"
+
     @property
     def closed(self) -> bool:
         """Whether it was closed or the connection to the server is lost."""
@@ -154,7 +162,11 @@ class Connection:
         """The server's handle of the session, for custom calls."""
         return self._handle
 
-    def cursor(self, row_factory: RowFactory | None = None) -> Cursor:
+    @overload
+    def cursor(self, row_factory: None = None) -> Cursor[Row]: ...
+    @overload
+    def cursor(self, row_factory: RowFactory[OtherRow]) -> Cursor[OtherRow]: ...
+    def cursor(self, row_factory: RowFactory[Any] | None = None) -> Cursor[Any]:
         """Return a new cursor; ``row_factory`` overrides the connection's.
 
         :raises InterfaceError: if the connection was closed.

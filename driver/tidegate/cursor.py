@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 from tidegate.batches import insert_batches
 from tidegate.errors import (
@@ -19,7 +19,7 @@ from tidegate.errors import (
 from tidegate.operation import Operation, OperationStatus
 from tidegate.parameters import Parameters, bind
 from tidegate.result import ResultSet
-from tidegate.rows import RowFactory, tuple_row
+from tidegate.rows import Row, RowFactory, RowMaker, tuple_row
 from tidegate.status import check
 from tidegate.types import NestedType, type_code
 from tidegate.wire.schema import WireColumn
@@ -35,8 +35,8 @@ Description = list[tuple[str, str | NestedType, None, None, int | None, int | No
 _UNKNOWN_COUNT: Final = -1
 
 
-class Cursor:
-    """Runs statements and hands out their rows.
+class Cursor(Generic[Row]):
+    """Runs statements and hands out their rows, of the type that the row factory makes.
 
     Made by ``Connection.cursor``. One thread uses a cursor at a time; ``cancel`` alone may be
     called from another.
@@ -46,7 +46,7 @@ class Cursor:
     ``1-2``. A TIMESTAMP is a naive datetime in the time zone of the session, as Hive shows it.
     """
 
-    def __init__(self, connection: Connection, row_factory: RowFactory = tuple_row) -> None:
+    def __init__(self, connection: Connection[Any], row_factory: RowFactory[Row]) -> None:
         self.connection = connection
         self.row_factory = row_factory
         self.arraysize = 1
@@ -59,6 +59,20 @@ class Cursor:
         self._columns: tuple[WireColumn, ...] = ()
         self._result: ResultSet | None = None
         self._rowcount = _UNKNOWN_COUNT
+
+    def __repr__(self) -> str:
+        if self._closed:
+            state = "closed"
+        elif self._operation is None:
+            state = "no statement"
+        else:
+            state = self._status.state.name.lower() if self._status else "running"
+        return f"<tidegate.Cursor ({state}) of {self.connection!r}>"
+
+    @property
+    def closed(self) -> bool:
+        """Whether it, or its connection, was closed."""
+        return self._closed or self.connection.closed
 
     # Attributes of PEP 249.
 
@@ -303,15 +317,16 @@ class Cursor:
 
     # Fetching.
 
-    def fetchone(self) -> Any | None:
+    def fetchone(self) -> Row | None:
         """Return the next row, None at the end."""
-        return self._rows().fetchone()
+        row: Row | None = self._rows().fetchone()
+        return row
 
-    def fetchmany(self, size: int | None = None) -> list[Any]:
+    def fetchmany(self, size: int | None = None) -> list[Row]:
         """Return the next ``size`` rows, or ``arraysize``; fewer at the end."""
         return self._rows().fetchmany(self.arraysize if size is None else size)
 
-    def fetchall(self) -> list[Any]:
+    def fetchall(self) -> list[Row]:
         """Return all rows that are left."""
         return self._rows().fetchall()
 
@@ -332,10 +347,10 @@ class Cursor:
         """Return all rows that are left as a ``pandas.DataFrame``, by way of Arrow."""
         return self._arrow(None).to_pandas()
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Row]:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> Row:
         row = self.fetchone()
         if row is None:
             raise StopIteration
@@ -396,7 +411,7 @@ class Cursor:
         self.messages += [(type(message), message) for message in status.messages]
         self._status = status
 
-    def _row_maker(self) -> Any:
+    def _row_maker(self) -> RowMaker[Row] | None:
         if self.row_factory is tuple_row:
             return None
         return self.row_factory([column.name for column in self._columns])

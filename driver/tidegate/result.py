@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic, sleep
 from typing import Any, Final, Protocol
 
-from tidegate.rows import Row, RowMaker
+from tidegate.rows import RowMaker, Values
 from tidegate.types import CONVERTERS
 from tidegate.wire.columns import column_length, decode_column
 from tidegate.wire.schema import WireColumn
@@ -40,7 +40,7 @@ class Page(Protocol):
 
     @property
     def length(self) -> int: ...
-    def rows(self) -> list[Row]: ...
+    def rows(self) -> list[Values]: ...
     def table(self) -> Any: ...
 
 
@@ -52,7 +52,7 @@ class ColumnPage:
         self._encoded = encoded
         self._columns = columns
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[Values]:
         values = [
             decode_column(content, CONVERTERS.get(column.type.name))
             for content, column in zip(self._encoded, self._columns, strict=True)
@@ -75,7 +75,7 @@ class ArrowPage:
         self.length = 0 if self._table is None else self._table.num_rows
         self._columns = columns
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[Values]:
         from tidegate import arrow
 
         return arrow.table_rows(self._table, self._columns)
@@ -93,7 +93,7 @@ class ResultSet:
         *,
         fetch: Callable[[int], Any],
         fetch_size: int,
-        make_row: RowMaker | None,
+        make_row: RowMaker[Any] | None,
         native: bool,
         arrow: bool,
     ) -> None:
@@ -110,7 +110,7 @@ class ResultSet:
         self._native = native
         self._arrow = arrow
         self._page: Page | None = None
-        self._rows: list[Row] | None = None
+        self._rows: list[Values] | None = None
         self._at = 0
         self._ended = False
 
@@ -185,7 +185,7 @@ class ResultSet:
             return ArrowPage(encoded[0].binaryVal.values, self.columns)
         return ColumnPage(encoded, self.columns)
 
-    def _page_rows(self) -> list[Row]:
+    def _page_rows(self) -> list[Values]:
         assert self._page is not None
         if self._rows is None:
             self._rows = self._page.rows()

@@ -405,3 +405,20 @@ def test_what_pep_249_lets_be_empty_is_harmless() -> None:
         cursor.setinputsizes([1])
         cursor.setoutputsize(1)
         assert cursor.nextset() is None
+
+
+def test_connections_and_cursors_describe_themselves() -> None:
+    with open_connection({"q": NUMBERS}) as (server, connection):
+        at = f"<tidegate.Connection to 127.0.0.1:{server.port} as ann"
+        assert repr(connection) == f"{at}>"
+        cursor = connection.cursor()
+        assert repr(cursor) == f"<tidegate.Cursor (no statement) of {at}>>"
+        cursor.execute("q")
+        assert repr(cursor) == f"<tidegate.Cursor (finished) of {at}>>"
+        assert not cursor.closed
+        cursor.close()
+        assert cursor.closed
+        assert repr(cursor) == f"<tidegate.Cursor (closed) of {at}>>"
+        other = connection.cursor()
+    assert other.closed
+    assert repr(connection) == f"{at}, closed>"
