@@ -25,7 +25,8 @@ from tidegate.errors import (
     Warning,
 )
 from tidegate.operation import OperationState, OperationStatus
-from tidegate.rows import Row, RowFactory, dict_row, namedtuple_row, tuple_row
+from tidegate.rows import Row as _Row
+from tidegate.rows import RowFactory, dict_row, namedtuple_row, tuple_row
 from tidegate.types import (
     BINARY,
     DATETIME,
@@ -111,9 +112,9 @@ def connect(
     token: str | None = None,
     principal: str | None = None,
     transport: str | TransportFactory | None = None,
-    # Without the argument, Row is its default; mypy cannot express that.
-    row_factory: RowFactory[Row] = tuple_row,  # type: ignore[assignment]
-) -> Connection[Row]:
+    # Without the argument, the type is its default; mypy cannot express that.
+    row_factory: RowFactory[_Row] = tuple_row,  # type: ignore[assignment]
+) -> Connection[_Row]:
     """Open a session on a HiveServer2.
 
     :param host: name or address, ``localhost`` if left out; or a URL, ``tidegate://…`` or
