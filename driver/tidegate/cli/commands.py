@@ -35,6 +35,8 @@ class Command:
     usage: str
     help: str
     run: Callable[[Workbench, Sequence[str]], None]
+    whole_line: bool = False
+    """Whether the rest of the line is its one argument, quotes included."""
 
 
 def run_command(bench: Workbench, line: str) -> None:
@@ -45,14 +47,11 @@ def run_command(bench: Workbench, line: str) -> None:
     """
     name, _, rest = line[1:].strip().partition(" ")
     name = _PSQL.get(name, name.lower()) if line.startswith("\\") else name.lower()
-    if name in _WHOLE_LINES:
-        _WHOLE_LINES[name](bench, rest)
-        return
     command = COMMANDS.get(name)
     if command is None:
         raise CommandError(f"There is no command !{name}: !help lists them.")
     try:
-        arguments = shlex.split(rest)
+        arguments = [rest.strip()] if command.whole_line else shlex.split(rest)
     except ValueError as error:
         raise CommandError(f"!{name}: {error}.") from error
     command.run(bench, arguments)
@@ -194,8 +193,8 @@ def _record(bench: Workbench, arguments: Sequence[str]) -> None:
         display.out = cast("TextIO", Recorder(display.out, file))
 
 
-def _watch(bench: Workbench, line: str) -> None:
-    seconds, _, sql = line.strip().partition(" ")
+def _watch(bench: Workbench, arguments: Sequence[str]) -> None:
+    seconds, _, sql = arguments[0].partition(" ")
     try:
         every = float(seconds or _WATCH_SECONDS)
     except ValueError:
@@ -208,8 +207,9 @@ def _watch(bench: Workbench, line: str) -> None:
     watch(bench, text, every)
 
 
-def _shell(bench: Workbench, line: str) -> None:
-    if not line.strip():
+def _shell(bench: Workbench, arguments: Sequence[str]) -> None:
+    [line] = arguments
+    if not line:
         raise CommandError("Write !sh COMMAND.")
     status = subprocess.run(line, shell=True, check=False).returncode
     if status:
@@ -227,13 +227,7 @@ def _on_off(value: bool) -> str:
     return "on" if value else "off"
 
 
-def _unreached(bench: Workbench, arguments: Sequence[str]) -> None:
-    raise AssertionError("it takes the rest of its line")
-
-
 _WATCH_SECONDS = 2
-_WHOLE_LINES: dict[str, Callable[[Workbench, str], None]] = {"sh": _shell, "watch": _watch}
-"""Commands whose argument is the rest of the line."""
 _PSQL = {"?": "help", "q": "quit", "d": "describe", "dt": "tables", "dn": "schemas", "i": "run"}
 """What psql calls these commands, after a backslash."""
 
@@ -251,9 +245,11 @@ COMMANDS: dict[str, Command] = {
     "run": Command("FILE", "run a file of statements", _run),
     "history": Command("", "list the entered lines", _history),
     "describe": Command("[SCHEMA.]TABLE", "describe a table", _describe),
-    "watch": Command("[SECONDS [SQL]]", "repeat a statement, mark what changed", _unreached),
+    "watch": Command(
+        "[SECONDS [SQL]]", "repeat a statement, mark what changed", _watch, whole_line=True
+    ),
     "record": Command("[FILE]", "also write results to a file; without FILE, stop", _record),
-    "sh": Command("COMMAND", "run a command of the system's shell", _unreached),
+    "sh": Command("COMMAND", "run a command of the system's shell", _shell, whole_line=True),
     "quit": Command("", "leave (also Ctrl-D)", _quit),
 }
 """Every command by its name without the exclamation mark."""
