@@ -18,8 +18,8 @@ from tidegate.cli.projects.server import (
     OPTION,
     apply_step,
     make_plan,
-    needs_work,
     read_fingerprint,
+    steps_to_apply,
 )
 from tidegate.cli.report import describe_error
 from tidegate.cli.run import Display
@@ -167,7 +167,7 @@ def _apply(bench: Workbench, command: Command, plan: Plan) -> int:
     if not (command.yes or command.plan) and not _confirmed():
         display.write_error("Nothing was applied.")
         return _FAILED
-    steps = [step for step in plan.steps if needs_work(step, plan)]
+    steps = steps_to_apply(plan)
     with bench.require().cursor() as cursor:
         for number, step in enumerate(steps, 1):
             display.notice(f"[{number}/{len(steps)}] {_doing(step)}")

@@ -82,22 +82,14 @@ def apply_step(cursor: Cursor, step: Step) -> None:
         cursor.execute(f"DROP MATERIALIZED TABLE IF EXISTS {_quoted(step.name)}")
 
 
-def needs_work(step: Step, plan: Plan) -> bool:
-    """Return whether a step, or one that it depends on, changes anything."""
-    if step.action not in _SETTLED:
-        return True
-    steps = {each.name: each for each in plan.steps}
-    pending, seen = list(step.definition.upstream if step.definition else ()), set[FullName]()
-    while pending:
-        name = pending.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        upstream = steps[name]
-        if upstream.action not in _SETTLED:
-            return True
-        pending += upstream.definition.upstream if upstream.definition else ()
-    return False
+def steps_to_apply(plan: Plan) -> list[Step]:
+    """Return the steps that change something, and those that read a table of one of them."""
+    chosen: dict[FullName, Step] = {}
+    for step in plan.steps:
+        upstream = step.definition.upstream if step.definition else ()
+        if step.action not in _SETTLED or any(name in chosen for name in upstream):
+            chosen[step.name] = step
+    return list(chosen.values())
 
 
 def _compare_all(
