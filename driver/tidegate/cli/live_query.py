@@ -7,7 +7,7 @@ https://docs.delta.io/latest/delta-change-data-feed.html
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tidegate.lexical import OPAQUE, UNCLOSED, Token, compile_tokens, find_tokens
@@ -36,10 +36,11 @@ class NotLiveError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LiveQuery:
-    """``SELECT items FROM table [AS alias] [WHERE condition] [tail]``.
+    """``SELECT items FROM table [AS alias] [WHERE condition] …``.
 
     ``table`` has the parts of the name, unquoted. ``stars`` are the offsets in ``items`` of each
-    ``*`` or ``alias.*``. ``tail`` is the first word of what follows, such as ``GROUP``.
+    ``*`` or ``alias.*``. ``beyond`` says what else the query has, such as GROUP BY, so that its
+    changes do not follow from those of single rows; it is empty if there is nothing.
     """
 
     table: tuple[str, ...]
@@ -47,8 +48,7 @@ class LiveQuery:
     items: str
     stars: tuple[tuple[int, int], ...] = ()
     condition: str = ""
-    tail: str = ""
-    windows: bool = False
+    beyond: str = ""
 
     @property
     def name(self) -> str:
@@ -69,7 +69,7 @@ class LiveQuery:
         items = self.items
         for start, end in reversed(self.stars):
             items = items[:start] + written + items[end:]
-        return LiveQuery(self.table, self.alias, items, (), self.condition, self.tail, self.windows)
+        return replace(self, items=items, stars=())
 
     def names_sql(self, version: int) -> str:
         """Return a query without rows that has the columns of the result."""
@@ -148,10 +148,8 @@ def require_rows(query: LiveQuery) -> None:
 
     :raises NotLiveError: otherwise.
     """
-    if query.tail:
-        raise NotLiveError(f"it has {query.tail}")
-    if query.windows:
-        raise NotLiveError("it has a window function")
+    if query.beyond:
+        raise NotLiveError(f"it has {query.beyond}")
 
 
 @dataclass(slots=True)
@@ -159,6 +157,7 @@ class _Parser:
     sql: str
     tokens: list[Token]
     place: int = 0
+    beyond: str = ""
 
     def parse(self) -> LiveQuery:
         if self._word() != "SELECT":
@@ -166,7 +165,7 @@ class _Parser:
         begin = self.tokens[0].end
         self.place = 1
         if self._word() in ("ALL", "DISTINCT"):
-            raise NotLiveError(f"it has {self._word()}")
+            self._note(self._word())
         self._refuse_nested()
         end = self._find_from()
         stars = tuple(self._stars(end))
@@ -186,9 +185,11 @@ class _Parser:
                 if qualifier in ("", alias.casefold())
             ),
             condition,
-            self._word(),
-            any(token.kind == "word" and token.text.upper() == "OVER" for token in self.tokens),
+            self.beyond,
         )
+
+    def _note(self, what: str) -> None:
+        self.beyond = self.beyond or what
 
     def _text(self, place: int) -> str:
         return self.tokens[place].text if 0 <= place < len(self.tokens) else ""
@@ -203,9 +204,11 @@ class _Parser:
             if nested or (token.kind == "word" and token.text.upper() == "SELECT"):
                 raise NotLiveError("it has several queries")
             if token.text == "/" and self._text(place + 1) == "*":
-                raise NotLiveError("it has a hint")
+                self._note("a hint")
             if token.text == "|" and self._text(place + 1) == ">":
                 raise NotLiveError("it has a pipe")
+            if token.kind == "word" and token.text.upper() == "OVER":
+                self._note("a window function")
 
     def _find_from(self) -> int:
         depth = 0
@@ -226,9 +229,10 @@ class _Parser:
             if self._text(place) != "*" or not (place == self.place or before in (",", ".", "(")):
                 continue
             if depth:
-                raise NotLiveError("it has * in a function")
+                self._note("* in a function")
+                continue
             if after not in (",", "FROM"):
-                raise NotLiveError(f"it has * {after}")
+                self._note(f"* {after}")
             if before != ".":
                 found.append((place, place, ""))
             elif self._text(place - 3) != ".":
@@ -268,27 +272,34 @@ class _Parser:
             reads_more = first == "," or first in _JOINS
             raise NotLiveError("it reads several tables" if reads_more else f"it has {first}")
         begin = self.place + 1
-        depth = 0
+        depth, tail = 0, 0
         while self.place < len(self.tokens):
             depth += _depth(self.tokens[self.place])
             word = self._word()
             if not depth and word in _SETS:
                 raise NotLiveError(f"it has {word}")
             if not depth and word in _TAILS:
-                break
+                self._note(word)
+                tail = tail or self.tokens[self.place].start
             self.place += 1
         if first != "WHERE":
             return ""
-        stop = self.tokens[self.place].start if self.place < len(self.tokens) else len(self.sql)
-        return self.sql[self.tokens[begin - 1].end : stop].strip()
+        return self.sql[self.tokens[begin - 1].end : tail or len(self.sql)].strip()
 
 
 def _tokens(sql: str) -> list[Token]:
-    found = [
-        token
-        for token in find_tokens(_TOKENS, sql)
-        if not (token.kind == OPAQUE and token.text.startswith(("--", "/*")))
-    ]
+    """Return the tokens but comments; a quoted name is one, whatever is in it."""
+    found: list[Token] = []
+    for token in find_tokens(_TOKENS, sql):
+        if token.kind == OPAQUE and token.text.startswith(("--", "/*")):
+            continue
+        if token.text[0] == "`" and found and found[-1].text[0] == "`":
+            before = found[-1]
+            if before.end == token.start:
+                text = before.text + token.text
+                found[-1] = Token(token.kind, text, before.start, token.end)
+                continue
+        found.append(token)
     if any(token.kind == UNCLOSED for token in found):
         raise NotLiveError("a quote is not closed")
     return found

@@ -172,10 +172,13 @@ def _apply_setting(bench: Workbench, sql: str, setting: SetResultMode | ResetRes
             row = (RESULT_MODE, bench.result_mode.value)
             FORMATS[display.format](("key", "value"), [[row]], display.out, display.header)
         case SetResultMode(str(value)):
-            if value.lower() not in ResultMode:
+            try:
+                bench.result_mode = ResultMode(value.lower())
+            except ValueError as error:
                 names = ", ".join(mode.value for mode in ResultMode)
-                raise CommandError(f"'{RESULT_MODE}' cannot be '{value}': write one of {names}.")
-            bench.result_mode = ResultMode(value.lower())
+                raise CommandError(
+                    f"'{RESULT_MODE}' cannot be '{value}': write one of {names}."
+                ) from error
             display.notice(f"[INFO] Results are shown as {bench.result_mode.value}.")
         case ResetResultMode(every):
             bench.result_mode = ResultMode.TABLEAU

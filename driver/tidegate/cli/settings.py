@@ -1,4 +1,4 @@
-"""Session settings from files, ``sql-defaults.conf`` and that of a context, and the client's own."""
+"""Session settings from files (``sql-defaults.conf``, contexts), and the client's own setting."""
 
 from __future__ import annotations
 
