@@ -21,6 +21,14 @@ from tidegate.dsn import ConnectOptions
 QUERY = LiveQuery(("t",), "t", "`t`.`a`, `t`.`b`")
 VERSION = "DESCRIBE HISTORY `t` LIMIT 1"
 SQL = "SELECT * FROM t"
+WARNING = (
+    "[WARN] The changes of `t` after version 3 cannot be read: {} "
+    "All its rows of version {} follow."
+)
+UNRECORDED = (
+    "the changes of the table are not recorded: ALTER TABLE … SET TBLPROPERTIES "
+    "('delta.enableChangeDataFeed' = 'true') records them from now on"
+)
 KEY = Answer(
     ["TABLE_CAT", "TABLE_SCHEM", "TABLE_NAME", "COLUMN_NAME", "KEY_SEQ"],
     [("c", "s", "T", "b", 2), ("c", "s", "t", "a", 1), ("c", "s", "u", "z", 1)],
@@ -118,8 +126,7 @@ def test_rows_follow_anew_where_changes_are_gone(table: FakeServer, replaced: bo
     assert follow(table, SQL, [vacuum, again], quiet=True).splitlines() == [
         "op,a,b",
         "+I,1,x",
-        f"[WARN] The changes of `t` after version 3 cannot be read: {reason} "
-        f"All its rows of version {newest} follow.",
+        WARNING.format(reason, newest),
         "+I,7,z",
         "-D,7,z",
     ]
@@ -147,8 +154,7 @@ def test_pages_are_written_as_they_arrive(table: FakeServer) -> None:
             SQL,
             changes(3, 3, 3),
             tidegate.ProgrammingError("[X] x", code="DELTA_MISSING_CHANGE_DATA"),
-            "the changes of the table are not recorded: ALTER TABLE … SET TBLPROPERTIES "
-            "('delta.enableChangeDataFeed' = 'true') records them from now on",
+            UNRECORDED,
         ),
         (
             SQL,
