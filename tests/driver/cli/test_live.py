@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +14,7 @@ import pytest
 
 import tidegate
 from tests.driver.cli.fakes import Answer, FakeServer
+from tidegate.cli import main
 from tidegate.cli.commands import run_command
 from tidegate.cli.live import LiveQueryEndedError, run_live
 from tidegate.cli.live_query import LiveQuery
@@ -190,6 +195,31 @@ def test_an_error_ends_it(table: FakeServer) -> None:
             ResultMode.CHANGELOG,
             sleep=lambda seconds: drop(),
         )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_it_and_the_script(
+    table: FakeServer, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    usual = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    table.answers[VERSION] = Answer(["version", "timestamp"], [(3, "noon")])
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 20
+        while table.statements.count(VERSION) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    user = threading.Thread(target=interrupt)
+    user.start()
+    mode = "SET 'sql-client.execution.result-mode' = 'changelog'"
+    status = main(["--format", "csv", "-q", "-e", f"{mode}; {SQL}; never"], connect=table.connect)
+    user.join()
+    assert status == 130
+    assert capsys.readouterr().out == "op,a,b\n+I,1,x\n"
+    assert "never" not in table.statements
+    assert table.open_sessions == 0
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == usual
 
 
 def test_a_view_is_shown_anew_for_each_version(table: FakeServer) -> None:
