@@ -1,10 +1,11 @@
-"""Follows the result of a query on one table: its changes, or a view that is shown anew.
+"""Follows the result of a query on one table: its changes, or a view that is shown again.
 
 The table is asked for its newest version once per second; rows are read when there is a new one.
 """
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -35,6 +36,7 @@ from tidegate.cursor import Cursor
 
 POLL_SECONDS = 1.0
 _TICK_SECONDS = 0.1
+_POSITION = re.compile(r" \(line \d+, column \d+\)")
 _PLACE = "SELECT current_catalog(), current_schema()"
 
 Sleep = Callable[[float], None]
@@ -286,7 +288,8 @@ def _reason(error: tidegate.Error) -> str:
 
 
 def _headline(error: tidegate.Error) -> str:
-    return str(error).partition("\n")[0]
+    # The place is one in the client's own statement.
+    return _POSITION.sub("", str(error).partition("\n")[0])
 
 
 def _same(name: object, other: object) -> bool:

@@ -229,7 +229,8 @@ class _Parser:
             if self._text(place) != "*" or not (place == self.place or before in (",", ".", "(")):
                 continue
             if depth:
-                self._note("* in a function")
+                counts = self._word(place - 2) == "COUNT"
+                self._note("an aggregate function" if counts else "* in a function")
                 continue
             if after not in (",", "FROM"):
                 self._note(f"* {after}")

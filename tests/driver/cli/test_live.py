@@ -1,4 +1,4 @@
-"""The result of a query is followed: as a changelog, or as a view that is shown anew."""
+"""The result of a query is followed: as a changelog, or as a view that is shown again."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_rows_are_written_and_then_what_changes(table: FakeServer) -> None:
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_rows_follow_anew_where_changes_are_gone(table: FakeServer, replaced: bool) -> None:
+def test_all_rows_follow_where_changes_are_gone(table: FakeServer, replaced: bool) -> None:
     newest = 3 if replaced else 9
 
     def vacuum() -> None:
@@ -164,7 +164,7 @@ def test_pages_are_written_as_they_arrive(table: FakeServer) -> None:
         (
             SQL,
             VERSION,
-            tidegate.ProgrammingError("[VIEW] It is a view.\nMore."),
+            tidegate.ProgrammingError("[VIEW] It is a view. (line 1, column 8)\nMore."),
             "the table cannot be followed: [VIEW] It is a view",
         ),
     ],
@@ -222,7 +222,7 @@ def test_signals_end_it_and_the_script(
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == usual
 
 
-def test_a_view_is_shown_anew_for_each_version(table: FakeServer) -> None:
+def test_a_view_is_shown_again_for_each_version(table: FakeServer) -> None:
     sql = "SELECT a, count(*) AS n FROM t GROUP BY a ORDER BY n"
     table.answers[sql] = Answer(["a", "n"], [(1, 1)])
 

@@ -87,7 +87,7 @@ def test_other_queries_are_refused_with_the_reason(sql: str, reason: str) -> Non
 
 def test_a_view_may_end_with_any_clause() -> None:
     query = parse_query("SELECT a, count(*) FROM s.t GROUP BY a ORDER BY 2 LIMIT 3")
-    assert (query.table, query.beyond) == (("s", "t"), "* in a function")
+    assert (query.table, query.beyond) == (("s", "t"), "an aggregate function")
 
 
 @pytest.mark.parametrize(
