@@ -9,6 +9,7 @@ import pytest
 
 import tidegate
 from tests.support.fixtures.server import Server, run_as
+from tidegate.cli.live_query import parse_query
 
 pytestmark = pytest.mark.faults  # another server
 
@@ -104,6 +105,9 @@ def test_what_one_user_owns_another_sees_only_when_it_is_granted(guarded_server:
         "SHOW CREATE MATERIALIZED TABLE wages.totals",
         "SHOW TBLPROPERTIES wages.totals",
         "DESCRIBE DETAIL wages.totals",
+        "DESCRIBE HISTORY wages.totals",
+        "SELECT * FROM wages.totals VERSION AS OF 0",
+        "SELECT * FROM table_changes('wages.totals', 0)",
         "EXPLAIN EXTENDED SELECT * FROM wages.peek",
         "CREATE TABLE wages.copy AS SELECT * FROM wages.peek",
         "CREATE MATERIALIZED TABLE wages.mine AS SELECT * FROM wages.totals",
@@ -126,6 +130,11 @@ def test_what_one_user_owns_another_sees_only_when_it_is_granted(guarded_server:
     )
     assert sorted(run_as(guarded_server, "bob", "SELECT * FROM wages.peek")) == [("a", 3), ("b", 3)]
     assert visible_tables(guarded_server, "bob") == {"totals", "peek"}
+    live = parse_query("SELECT total FROM wages.totals")
+    version = int(run_as(guarded_server, "bob", live.version_sql())[0][0])
+    present = run_as(guarded_server, "bob", live.rows_sql(version))
+    changes = run_as(guarded_server, "bob", live.changes_sql((0, version), -1, ["total"]))
+    assert sorted(changes) == sorted(present) == [("+I", 3), ("+I", 3)]
     denial(guarded_server, "bob", "ALTER MATERIALIZED TABLE wages.totals REFRESH")
     assert rest(guarded_server, "POST", "/v1/materialized-tables/wages.totals/refresh") == 202
     create = (

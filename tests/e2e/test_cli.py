@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,6 +129,57 @@ def test_a_reader_that_leaves_ends_it_quietly(server: Any) -> None:
         assert process.wait(120) == 141
         assert process.stderr is not None
         assert process.stderr.read() == b""
+
+
+def test_changes_of_a_materialized_table_are_followed(server: Any, schema: str) -> None:
+    refresh = f"ALTER MATERIALIZED TABLE {schema}.totals REFRESH;"
+    done = tidegate(
+        server,
+        "-e",
+        f"CREATE TABLE {schema}.sold (id INT NOT NULL, n INT) USING delta;"
+        f"INSERT INTO {schema}.sold VALUES (1, 10), (2, 20), (3, 30);"
+        f"CREATE MATERIALIZED TABLE {schema}.totals (PRIMARY KEY (id) NOT ENFORCED) "
+        f"FRESHNESS = INTERVAL '1' DAY AS SELECT id, n * 2 AS n FROM {schema}.sold; {refresh}",
+    )
+    assert done.returncode == 0, done.stderr
+    mode = "SET 'sql-client.execution.result-mode' = 'changelog'"
+    with subprocess.Popen(
+        [
+            *(sys.executable, "-c", MAIN, "-u", server.url, "--format", "json"),
+            *("-e", f"{mode}; SELECT * FROM {schema}.totals WHERE id < 9"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+
+        def rows(count: int) -> list[tuple[str, int, int]]:
+            assert process.stdout is not None
+            lines = [json.loads(process.stdout.readline()) for _ in range(count)]
+            return sorted((line["op"], line["id"], line["n"]) for line in lines)
+
+        # A row that never comes must not keep the test waiting.
+        watchdog = threading.Timer(240, process.kill)
+        watchdog.start()
+        try:
+            assert rows(3) == [("+I", 1, 20), ("+I", 2, 40), ("+I", 3, 60)]
+            changes = (
+                f"UPDATE {schema}.sold SET n = 11 WHERE id = 1; "
+                f"DELETE FROM {schema}.sold WHERE id = 2; "
+                f"INSERT INTO {schema}.sold VALUES (4, 40), (9, 9); {refresh}"
+            )
+            done = tidegate(server, "-e", changes)
+            assert done.returncode == 0, done.stderr
+            assert rows(4) == [("+I", 4, 80), ("+U", 1, 22), ("-D", 2, 40), ("-U", 1, 20)]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+        finally:
+            watchdog.cancel()
+            process.kill()
+        assert process.stdout.read() == ""
+        assert process.stderr is not None
+        assert "7 rows (" in process.stderr.read()
 
 
 def test_no_server_is_status_3() -> None:

@@ -92,6 +92,49 @@ class _Progress:
             self.shown = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Background:
+    """Runs the driver's calls in another thread, so that Ctrl-C is seen meanwhile."""
+
+    executor: ThreadPoolExecutor
+    interrupted: threading.Event
+    progress: _Progress
+    shows_progress: bool
+
+    def call(self, cursor: Cursor, call: Callable[[], T]) -> T:
+        """Return what a call for a cursor returns; an interrupt cancels the cursor's statement.
+
+        :raises InterruptedStatementError: after Ctrl-C.
+        """
+        tick = self.progress.show if self.shows_progress else None
+        try:
+            return _wait(self.executor.submit(call), cursor, self.interrupted, tick)
+        finally:
+            self.progress.erase()
+
+    def pages(self, cursor: Cursor) -> Iterator[Page]:
+        """Yield the rows of a cursor, a page at a time."""
+        while page := self.call(cursor, lambda: cursor.fetchmany(PAGE_ROWS)):
+            yield page
+
+    def note(self, text: str) -> None:
+        """Set what the line of progress says."""
+        self.progress.text = text
+
+
+@contextmanager
+def background(display: Display, *signals: signal.Signals) -> Iterator[Background]:
+    """Yield a thread for calls of the driver.
+
+    :param signals: that interrupt a call as Ctrl-C does.
+    """
+    with (
+        _interrupts(signal.SIGINT, *signals) as interrupted,
+        ThreadPoolExecutor(max_workers=1, thread_name_prefix="statement") as executor,
+    ):
+        yield Background(executor, interrupted, _Progress(display.err), display.progress)
+
+
 def run_statement(
     connection: Connection, sql: str, display: Display, edit: Edit | None = None
 ) -> None:
@@ -127,32 +170,15 @@ def _run(
     chosen: Sequence[str] | None = None,
 ) -> None:
     started = time.monotonic()
-    progress = _Progress(display.err)
-
-    tick = progress.show if display.progress else None
-
-    def note(text: str) -> None:
-        progress.text = text
-
-    with (
-        _interrupts() as interrupted,
-        ThreadPoolExecutor(max_workers=1, thread_name_prefix="statement") as executor,
-    ):
-
-        def in_background(call: Callable[[], T]) -> T:
-            future = executor.submit(call)
-            try:
-                return _wait(future, cursor, interrupted, tick)
-            finally:
-                progress.erase()
-
-        in_background(lambda: execute(note if display.progress else None))
+    with background(display) as work:
+        note = work.note if display.progress else None
+        work.call(cursor, lambda: execute(note))
         show_messages(cursor.messages, display)
         if cursor.description is None:
             _report_success(cursor, display)
             return
         names: Sequence[str] = [str(column[0]) for column in cursor.description]
-        pages: Iterable[Page] = _pages(lambda: in_background(lambda: cursor.fetchmany(PAGE_ROWS)))
+        pages: Iterable[Page] = work.pages(cursor)
         if edit is not None:
             names, pages = edit(names, pages)
         if chosen is not None:
@@ -205,8 +231,8 @@ def _wait(
 
 
 @contextmanager
-def _interrupts() -> Iterator[threading.Event]:
-    """Turn Ctrl-C into an event; a second one interrupts Python itself.
+def _interrupts(*signals: signal.Signals) -> Iterator[threading.Event]:
+    """Turn Ctrl-C and other signals into an event; a second one has its usual effect.
 
     An exception at an arbitrary point would break the driver's calls and the thread pool.
     """
@@ -217,13 +243,17 @@ def _interrupts() -> Iterator[threading.Event]:
 
     def take(number: int, frame: FrameType | None) -> None:
         event.set()
-        signal.signal(signal.SIGINT, before)
+        restore()
 
-    before = signal.signal(signal.SIGINT, take)
+    def restore() -> None:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    before = {each: signal.signal(each, take) for each in signals}
     try:
         yield event
     finally:
-        signal.signal(signal.SIGINT, before)
+        restore()
 
 
 def _cancel(cursor: Cursor) -> None:
@@ -232,11 +262,6 @@ def _cancel(cursor: Cursor) -> None:
     except Error as error:
         # Where the connection is gone, the call that is waited for ends with that error.
         logger.debug("The statement could not be canceled: %s", error)
-
-
-def _pages(fetch: Callable[[], Page]) -> Iterator[Page]:
-    while page := fetch():
-        yield page
 
 
 def _project(

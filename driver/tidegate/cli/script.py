@@ -9,9 +9,17 @@ from dataclasses import dataclass, fields, replace
 
 import tidegate
 from tidegate.cli.arguments import Target
-from tidegate.cli.formats import MissingExtraError
+from tidegate.cli.formats import FORMATS, MissingExtraError
+from tidegate.cli.live import run_live
 from tidegate.cli.report import describe_error
 from tidegate.cli.run import Display, run_statement, show_messages
+from tidegate.cli.settings import (
+    RESULT_MODE,
+    ResetResultMode,
+    ResultMode,
+    SetResultMode,
+    parse_setting,
+)
 from tidegate.cli.split import Part, split
 from tidegate.connection import Connection
 from tidegate.dsn import ConnectOptions, is_url, parse_url
@@ -41,6 +49,7 @@ class Workbench:
     last_sql: str = ""
     """The statement that ran last, which ``!watch`` repeats."""
     connection: Connection | None = None
+    result_mode: ResultMode = ResultMode.TABLEAU
 
     def open(self, options: ConnectOptions) -> None:
         """Connect, closing the connection there was.
@@ -146,12 +155,37 @@ def _run_part(bench: Workbench, part: Part, command: RunCommand, source: str | N
             command(bench, part.sql)
         elif file := _EXECUTE.fullmatch(part.sql):
             command(bench, f"!run {shlex.quote(file['path'].replace(_QUOTE * 2, _QUOTE))}")
+        elif setting := parse_setting(part.sql):
+            _apply_setting(bench, part.sql, setting)
         else:
             bench.last_sql = part.sql
-            run_statement(bench.require(), part.sql, bench.display)
+            run_live(bench.require(), part.sql, bench.display, bench.result_mode)
         return True
 
     return run_safely(bench, run, part, source)
+
+
+def _apply_setting(bench: Workbench, sql: str, setting: SetResultMode | ResetResultMode) -> None:
+    display = bench.display
+    match setting:
+        case SetResultMode(None):
+            row = (RESULT_MODE, bench.result_mode.value)
+            FORMATS[display.format](("key", "value"), [[row]], display.out, display.header)
+        case SetResultMode(str(value)):
+            try:
+                bench.result_mode = ResultMode(value.lower())
+            except ValueError as error:
+                names = ", ".join(mode.value for mode in ResultMode)
+                raise CommandError(
+                    f"'{RESULT_MODE}' cannot be '{value}': write one of {names}."
+                ) from error
+            display.notice(f"[INFO] Results are shown as {bench.result_mode.value}.")
+        case ResetResultMode(every):
+            bench.result_mode = ResultMode.TABLEAU
+            if every:
+                run_statement(bench.require(), sql, display)
+            else:
+                display.notice(f"[INFO] Results are shown as {bench.result_mode.value}.")
 
 
 def run_safely(

@@ -1,16 +1,51 @@
-"""Session settings from files: the user's ``sql-defaults.conf``, and the file of one context."""
+"""Session settings from files (``sql-defaults.conf``, contexts), and the client's own setting."""
 
 from __future__ import annotations
 
 import configparser
 import os
+import re
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from tidegate.cli.files import UnreadableFileError, read_script
 
 Settings = tuple[tuple[str, str], ...]
 
+RESULT_MODE = "sql-client.execution.result-mode"
+"""Flink's setting of how the client shows results."""
+
 _SECTION = "settings"
+_STATEMENT = re.compile(
+    r"""
+      SET \s+ (?P<set> '[^']*' | `[^`]*` | [^\s=]+ ) \s* (?: = \s* (?P<value> .*) )?
+    | RESET (?: \s+ (?P<reset> .+) )?
+    """,
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+
+
+class ResultMode(StrEnum):
+    """How the result of a query is shown; values of RESULT_MODE."""
+
+    TABLEAU = "tableau"
+    CHANGELOG = "changelog"
+    TABLE = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class SetResultMode:
+    """``SET 'sql-client.execution.result-mode' = value``; without a value, it is shown."""
+
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResetResultMode:
+    """``RESET 'sql-client.execution.result-mode'``, or RESET of all settings."""
+
+    every: bool
 
 
 def defaults_path() -> Path:
@@ -40,6 +75,24 @@ def read_settings(name: str) -> Settings:
     return tuple((_bare(key), _bare(value)) for key, value in parser.items(_SECTION))
 
 
+def parse_setting(sql: str) -> SetResultMode | ResetResultMode | None:
+    """Return what a statement does with the client's own setting; None if nothing."""
+    found = _STATEMENT.fullmatch(sql.strip())
+    if found is None:
+        return None
+    if found["set"] is None:
+        reset = found["reset"]
+        every = reset is None
+        return ResetResultMode(every) if every or _is_result_mode(reset) else None
+    if not _is_result_mode(found["set"]):
+        return None
+    return SetResultMode(None if found["value"] is None else _bare(found["value"].strip()))
+
+
+def _is_result_mode(key: str) -> bool:
+    return _bare(key.strip()).lower() == RESULT_MODE
+
+
 class _Parser(configparser.RawConfigParser):
     """Keeps keys as they are written, since those of Spark have capitals."""
 
@@ -59,5 +112,5 @@ def _describe(error: configparser.Error) -> str:
 
 
 def _bare(text: str) -> str:
-    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\"`"
     return text[1:-1] if quoted else text

@@ -12,6 +12,7 @@ import tidegate
 from tidegate._version import __version__
 from tidegate.cli.commands import QuitShellError, run_command
 from tidegate.cli.formats import MissingExtraError
+from tidegate.cli.live import LiveQueryEndedError
 from tidegate.cli.run import InterruptedStatementError
 from tidegate.cli.script import Workbench, run_text
 from tidegate.cli.split import is_complete
@@ -69,6 +70,8 @@ def run_shell(bench: Workbench) -> None:
         try:
             text = session.prompt(_PROMPT)
             run_text(bench, text, command=command)
+        except LiveQueryEndedError:
+            continue
         except InterruptedStatementError:
             bench.display.write_error("The statement was canceled.")
         except KeyboardInterrupt:

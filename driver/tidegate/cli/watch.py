@@ -8,11 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tidegate.cli.formats import Page, Row
 from tidegate.cli.run import InterruptedStatementError, run_statement
+from tidegate.cli.screen import clear, first_rows
 from tidegate.cli.script import Workbench
-
-_ROWS = 1000
-"""Rows that are kept to compare; further ones are not shown."""
-_CLEAR = "\x1b[H\x1b[2J"
 
 
 def watch(
@@ -34,7 +31,7 @@ def watch(
 
     def mark(names: Sequence[str], pages: Iterable[Page]) -> tuple[Sequence[str], Iterable[Page]]:
         nonlocal before
-        rows, more = _first_rows(pages)
+        rows, more = first_rows(pages)
         marked = [("", *row) for row in rows] if before is None else mark_changes(before, rows)
         before = rows
         if more:
@@ -43,8 +40,7 @@ def watch(
 
     try:
         while True:
-            if display.out.isatty():
-                display.out.write(_CLEAR)
+            clear(display)
             text = " ".join(sql.split())
             display.notice(f"{time.strftime('%H:%M:%S')}, every {seconds:g} s: {text}")
             run_statement(bench.require(), sql, display, mark)
@@ -68,13 +64,3 @@ def mark_changes(before: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
             marked.append(("-", *row))
             known[key] -= 1
     return marked
-
-
-def _first_rows(pages: Iterable[Page]) -> tuple[list[Row], bool]:
-    """Return the first rows, and whether there are more."""
-    rows: list[Row] = []
-    for page in pages:
-        rows += page
-        if len(rows) > _ROWS:
-            return rows[:_ROWS], True
-    return rows, False

@@ -116,10 +116,10 @@ class FakeCursor:
         return self.fetchmany(len(self._rows))
 
     def __getattr__(self, name: str) -> Callable[..., Self]:
-        if name not in ("tables", "columns", "schemas", "functions"):
+        if name not in ("tables", "columns", "schemas", "functions", "primary_keys"):
             raise AttributeError(name)
 
-        def call(*arguments: Any) -> Self:
+        def call(*arguments: Any, catalog: str | None = None) -> Self:
             self._server.calls.append((name, arguments))
             return self._take(self._server.answers.get(name, Answer(["NAME"], [("x",)])))
 
