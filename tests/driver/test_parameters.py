@@ -276,6 +276,22 @@ def test_a_statement_takes_a_bounded_number_of_rows() -> None:
     assert len(batches) == 2
 
 
+@pytest.mark.parametrize("value", ["x" * 90, "é" * 45, "\N{GRINNING FACE}" * 20])
+def test_a_statement_takes_a_bounded_number_of_bytes(value: str) -> None:
+    head, rows = f"INSERT INTO `{'é' * 10}` VALUES ", [(value,)] * 20
+    batches = list(insert_batches(f"{head}(?)", rows, 1000))
+    sizes = [len(batch.encode()) for batch in batches]
+    assert 2 <= len(batches) <= 4
+    assert max(sizes) <= 1000
+    assert "".join(batches).count(value) == 20
+
+
+def test_a_row_that_exceeds_the_bytes_goes_out_alone() -> None:
+    rows = [("x" * 10,), ("x" * 2000,), ("x" * 10,), ("x" * 10,)]
+    batches = list(insert_batches("INSERT INTO t VALUES (?)", rows, 1000))
+    assert [batch.count("('") for batch in batches] == [1, 1, 2]
+
+
 def test_other_statements_run_once_per_row() -> None:
     assert list(insert_batches("UPDATE t SET a = %s", [(1,), (2,)])) == [
         "UPDATE t SET a = 1",
