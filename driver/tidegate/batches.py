@@ -13,6 +13,9 @@ from tidegate.parameters import Parameters, Template, bind
 MAX_ROWS: Final = 1000
 """Rows per statement; Spark's parser slows down with more."""
 
+MAX_VALUES: Final = 50_000
+"""Values per statement; servers also limit the words and signs of a statement."""
+
 MAX_BYTES: Final = 1 << 20
 """Bytes per statement, unless one row alone has more."""
 _SEPARATOR: Final = ", "
@@ -46,7 +49,11 @@ def insert_batches(
     for parameters in parameter_sets:
         row = group.bind(parameters)
         added = _size(row) + len(_SEPARATOR)
-        full = len(rows) == MAX_ROWS or size + added > max_bytes
+        full = (
+            len(rows) == MAX_ROWS
+            or (len(rows) + 1) * len(parameters) > MAX_VALUES
+            or size + added > max_bytes
+        )
         if rows and (full or not _agree(kinds, parameters)):
             yield head + _SEPARATOR.join(rows)
             rows, kinds, size = [], {}, start

@@ -549,9 +549,9 @@ class Code(Enum):
     )
     STATEMENT_TOO_LARGE = ErrorSpec(
         "54001",
-        "The text of the statement has {size} bytes, but at most {limit} are allowed.",
+        "The text of the statement has {size}, but at most {limit} are allowed.",
         "Put the values into a table, with several INSERTs or from a file, and join with it; an "
-        "administrator can raise engine.max_statement_bytes.",
+        "administrator can raise {key}.",
     )
     STATEMENT_TOO_COMPLEX = ErrorSpec(
         "54001",

@@ -20,7 +20,7 @@ KINDS = ttypes.TGetInfoType
         (KINDS.CLI_IDENTIFIER_QUOTE_CHAR, "stringValue", "`"),
         (KINDS.CLI_SCROLL_CONCURRENCY, "integerBitmask", 1),
         (KINDS.CLI_TXN_CAPABLE, "smallIntValue", 0),
-        (KINDS.CLI_USER_NAME, "stringValue", "eva", max_statement_bytes=1000),
+        (KINDS.CLI_USER_NAME, "stringValue", "eva"),
         (KINDS.CLI_NULL_COLLATION, "smallIntValue", 1),
         (KINDS.CLI_ALTER_TABLE, "integerBitmask", 0x21),
         (KINDS.CLI_MAX_COLUMNS_IN_TABLE, "smallIntValue", 0),

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 
 from tidegate_server.core.errors import ServerError
-from tidegate_server.gateway.session.text import require_size, substitute
+from tidegate_server.gateway.session.text import require_size, require_tokens, substitute
 
 LIMIT = 1000
 
@@ -60,3 +62,49 @@ def test_variables_do_not_exceed_the_limit(text: str) -> None:
 def test_variables_may_shorten_a_text_that_is_within_the_limit() -> None:
     assert substitute("${a}" * 250, {"a": ""}, LIMIT) == ""
     assert substitute("${a}${a}", {"a": "x" * 500}, LIMIT) == "x" * 1000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1," * 500,
+        "x" * 5000,
+        "'" + "x, " * 5000 + "'",
+        "'" + "\\'," * 5000,
+        '"' + '\\",' * 5000 + '"',
+        "`" + "x, " * 5000 + "`",
+        "r'\\'" + "/* " + "x, " * 5000 + "*/",
+        "--" + "x, " * 5000 + "\r\n" + "1," * 499,
+        " " * 5000,
+        "'" + "x" * 5000 + "\\",
+    ],
+)
+def test_a_text_may_have_as_many_tokens_as_the_limit(text: str) -> None:
+    require_tokens(text, LIMIT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1," * 501,
+        "(" * 1001,
+        "SELECT '" + "x" * 1000 + "', " + "1 " * 1000,
+        "SELECT r'\\', " + "1," * 500 + "''",
+        "SELECT 1 /*+ " + "a," * 500 + "*/",
+        "-- x\r" + "1," * 501,
+        "/* x */" * 1001,
+    ],
+)
+def test_a_text_may_not_have_more_tokens_than_the_limit(text: str) -> None:
+    with pytest.raises(ServerError) as caught:
+        require_tokens(text, LIMIT)
+    assert (caught.value.code, caught.value.sqlstate) == ("STATEMENT_TOO_LARGE", "54001")
+    assert "engine.max_statement_tokens" in caught.value.hint
+    require_tokens(text, 0)
+
+
+@pytest.mark.parametrize("text", ["'\\", "'", "/*", "`", "/*+", '\\"', "r'", "(", "--"])
+def test_no_text_takes_long_to_count(text: str) -> None:
+    before = process_time()
+    require_tokens(text * 200_000, 1_000_000)
+    assert process_time() - before < 5

@@ -37,7 +37,7 @@ from tidegate_server.gateway.session.metadata import Listing, TablePattern, as_p
 from tidegate_server.gateway.session.metadata_cache import MetadataCache
 from tidegate_server.gateway.session.narrowing import narrow_metadata
 from tidegate_server.gateway.session.operation import Operation, OperationKind, shorten
-from tidegate_server.gateway.session.text import substitute
+from tidegate_server.gateway.session.text import require_tokens, substitute
 
 logger = logging.getLogger(__name__)
 
@@ -156,6 +156,7 @@ class Session:
         overlay = sparks_names(overlay or {})
         settings = {**self.state.settings, **overlay}
         statement = substitute(text, settings, self.max_statement_bytes)
+        require_tokens(statement, self._services.config.engine.max_statement_tokens)
         dialect = dialect_in(overlay, self.state.settings, self._services.config.options)
         prepared = self._prepare(statement, dialect)
         return self.start(statement, prepared, overlay=overlay, timeout=timeout)
