@@ -18,6 +18,7 @@ from tidegate_server.core.config_sections import EngineSection
 pytestmark = pytest.mark.spark
 
 LIMIT = EngineSection().max_statement_bytes
+TOKENS = EngineSection().max_statement_tokens
 NUMBERS = ", ".join(map(str, range(10_000_000, 10_000_000 + LIMIT // 10 + 100)))
 
 
@@ -48,6 +49,13 @@ def test_a_statement_above_the_limit_does_not_reach_the_engine(
     assert "engine.max_statement_bytes" in str(caught.value)
     assert cursor.execute("SELECT 1").fetchone() == (1,)
     assert server.engine_pid == engine
+
+
+def test_a_small_text_of_many_values_does_not_reach_the_engine(cursor: tidegate.Cursor) -> None:
+    with pytest.raises(tidegate.Error) as caught:
+        cursor.execute(f"SELECT {'1,' * TOKENS}1")
+    assert caught.value.code == "STATEMENT_TOO_LARGE"
+    assert "engine.max_statement_tokens" in str(caught.value)
 
 
 def test_variables_do_not_get_around_the_limit(cursor: tidegate.Cursor) -> None:
