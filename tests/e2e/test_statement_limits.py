@@ -46,7 +46,7 @@ def test_a_statement_above_the_limit_does_not_reach_the_engine(
         cursor.execute(text)
     assert (caught.value.code, caught.value.sqlstate) == ("STATEMENT_TOO_LARGE", "54001")
     assert f"{len(text)} bytes" in str(caught.value)
-    assert "engine.max_statement_bytes" in str(caught.value)
+    assert "engine.max_statement_bytes" in str(caught.value.hint)
     assert cursor.execute("SELECT 1").fetchone() == (1,)
     assert server.engine_pid == engine
 
@@ -55,7 +55,7 @@ def test_a_small_text_of_many_values_does_not_reach_the_engine(cursor: tidegate.
     with pytest.raises(tidegate.Error) as caught:
         cursor.execute(f"SELECT {'1,' * TOKENS}1")
     assert caught.value.code == "STATEMENT_TOO_LARGE"
-    assert "engine.max_statement_tokens" in str(caught.value)
+    assert "engine.max_statement_tokens" in str(caught.value.hint)
 
 
 def test_variables_do_not_get_around_the_limit(cursor: tidegate.Cursor) -> None:
