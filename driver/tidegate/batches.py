@@ -13,19 +13,27 @@ from tidegate.parameters import Parameters, Template, bind
 MAX_ROWS: Final = 1000
 """Rows per statement; Spark's parser slows down with more."""
 
-MAX_CHARACTERS: Final = 1 << 20
-"""Characters of values per statement."""
+MAX_VALUES: Final = 50_000
+"""Values per statement; servers also limit the words and signs of a statement."""
+
+MAX_BYTES: Final = 1 << 20
+"""Bytes per statement, unless one row alone has more."""
+_SEPARATOR: Final = ", "
 
 _TOKEN = compile_tokens(r"(?P<values> \b(?i:VALUES)\b ) | (?P<open> \( ) | (?P<close> \) )")
 _INSERT = re.compile(r"\s*INSERT\b", re.IGNORECASE)
 
 
-def insert_batches(sql: str, parameter_sets: Iterable[Parameters]) -> Iterator[str]:
+def insert_batches(
+    sql: str, parameter_sets: Iterable[Parameters], max_bytes: int = MAX_BYTES
+) -> Iterator[str]:
     """Yield the bound statements that run ``sql`` once per set of parameters.
 
     An INSERT that ends in one ``VALUES (…)`` takes many sets at a time, since every statement is
     a commit of its own. Sets whose values differ in type are never mixed: within one VALUES,
     Spark would convert them to a common type.
+
+    :param max_bytes: of a statement that takes several sets, in UTF-8.
     """
     split = split_insert(sql)
     if split is None:
@@ -37,18 +45,27 @@ def insert_batches(sql: str, parameter_sets: Iterable[Parameters]) -> Iterator[s
     head = split[0] if group.uses_question_marks else bind(split[0], ())
     rows: list[str] = []
     kinds: dict[int, type] = {}
-    characters = 0
+    start = size = _size(head)
     for parameters in parameter_sets:
         row = group.bind(parameters)
-        full = len(rows) == MAX_ROWS or characters + len(row) > MAX_CHARACTERS
+        added = _size(row) + len(_SEPARATOR)
+        full = (
+            len(rows) == MAX_ROWS
+            or (len(rows) + 1) * len(parameters) > MAX_VALUES
+            or size + added > max_bytes
+        )
         if rows and (full or not _agree(kinds, parameters)):
-            yield head + ", ".join(rows)
-            rows, kinds, characters = [], {}, 0
+            yield head + _SEPARATOR.join(rows)
+            rows, kinds, size = [], {}, start
         rows.append(row)
-        characters += len(row)
+        size += added
         kinds |= _kinds(parameters)
     if rows:
-        yield head + ", ".join(rows)
+        yield head + _SEPARATOR.join(rows)
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def split_insert(sql: str) -> tuple[str, str] | None:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar, overload
 
 from tidegate.auth import authorization, default_user
+from tidegate.batches import MAX_BYTES
 from tidegate.channel import Channel, TransportFactory
 from tidegate.cursor import Cursor
 from tidegate.dsn import ConnectOptions
@@ -83,6 +84,7 @@ class Connection(Generic[Row]):
         self._factory = transport or self._dial
         self._closing = threading.Lock()
         self._closed = False
+        self._max_batch_bytes: int | None = None
         self._channel = Channel(options, self._factory)
         try:
             self._open_session()
@@ -201,6 +203,23 @@ class Connection(Generic[Row]):
         """
         request = ttypes.TGetInfoReq(self._handle, ttypes.TGetInfoType.CLI_SERVER_NAME)
         check(self.call("GetInfo", request).status)
+
+    def max_batch_bytes(self) -> int:
+        """Return how large a statement with many rows may be, by what the server announces.
+
+        The server is asked once. One that does not answer announces no limit.
+        """
+        if self._max_batch_bytes is None:
+            request = ttypes.TGetInfoReq(self._handle, ttypes.TGetInfoType.CLI_MAX_STATEMENT_LEN)
+            try:
+                reply = self.call("GetInfo", request)
+                check(reply.status)
+                announced = reply.infoValue.lenValue
+            except Error as error:
+                logger.debug("The server announces no limit on statements: %s", error)
+                announced = None
+            self._max_batch_bytes = min(announced or MAX_BYTES, MAX_BYTES)
+        return self._max_batch_bytes
 
     def cancel_operation(self, handle: str) -> None:
         """Cancel a statement, also of another connection, by its ``Cursor.operation_handle``.

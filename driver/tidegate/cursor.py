@@ -165,7 +165,8 @@ class Cursor(Generic[Row]):
         self._refuse_closed()
         self.messages.clear()
         total, messages = 0, []
-        for statement in insert_batches(operation, seq_of_parameters):
+        limit = self.connection.max_batch_bytes()
+        for statement in insert_batches(operation, seq_of_parameters, limit):
             self.execute(statement, settings=settings)
             messages += self.messages
             known = total >= 0 and self._rowcount >= 0

@@ -86,12 +86,14 @@ class FakeServer:
         auth: str = "NONE",
         configuration: dict[str, str] | None = None,
         unknown: Sequence[str] = (),
+        max_statement_bytes: int | None = None,
         newest: int = ttypes.TProtocolVersion.HIVE_CLI_SERVICE_PROTOCOL_V11,
     ) -> None:
         self.answers = answers or {}
         self.auth = auth
         self.configuration = configuration or {}
         self.unknown = unknown
+        self.max_statement_bytes = max_statement_bytes
         self.newest = newest
         self.calls: list[tuple[str, Any]] = []
         self.credentials: list[Credentials] = []
@@ -213,6 +215,9 @@ class _Handler:
 
     def GetInfo(self, request: Any) -> Any:
         self.server.calls.append(("GetInfo", request))
+        limit = self.server.max_statement_bytes
+        if request.infoType == ttypes.TGetInfoType.CLI_MAX_STATEMENT_LEN and limit is not None:
+            return ttypes.TGetInfoResp(OK, ttypes.TGetInfoValue(lenValue=limit))
         return ttypes.TGetInfoResp(OK, ttypes.TGetInfoValue(stringValue="fake"))
 
     def ExecuteStatement(self, request: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -19,7 +19,7 @@ from tidegate.wire.schema import WireType
 
 @contextmanager
 def open_connection(
-    answers: dict[str, Answer] | None = None, **options: Any
+    answers: dict[str, Answer] | Callable[[str], Answer] | None = None, **options: Any
 ) -> Iterator[tuple[FakeServer, tidegate.Connection]]:
     with (
         FakeServer(answers, **options) as server,
@@ -213,6 +213,27 @@ def test_many_inserts_travel_together_with_one_count() -> None:
         cursor = connection.cursor().executemany("INSERT INTO t VALUES (%s)", [(1,), (2,)])
         assert cursor.rowcount == 2
         assert len(server.requests("ExecuteStatement")) == 1
+
+
+@pytest.mark.parametrize(
+    ("announced", "statements"), [(None, 1), (0, 1), (1 << 30, 1), (300, 4), (50, 10)]
+)
+def test_inserts_respect_the_size_that_the_server_announces(
+    announced: int | None, statements: int
+) -> None:
+    rows = [(f"{row:080}",) for row in range(10)]
+    with open_connection(lambda _: Answer(modified=1), max_statement_bytes=announced) as opened:
+        server, connection = opened
+        for _ in range(2):
+            connection.cursor().executemany("INSERT INTO t VALUES (?)", rows)
+        assert len(server.requests("ExecuteStatement")) == 2 * statements
+        assert len(server.requests("GetInfo")) == 1
+
+
+def test_inserts_run_on_a_server_that_announces_nothing() -> None:
+    with open_connection(lambda _: Answer(modified=1), unknown=["GetInfo"]) as (_, connection):
+        cursor = connection.cursor().executemany("INSERT INTO t VALUES (?)", [(1,)])
+        assert cursor.rowcount == 1
 
 
 def test_an_error_while_running_has_its_class_code_and_query_id() -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sqlglot.tokens import TokenType
 
 import tidegate
-from tidegate.batches import MAX_ROWS, insert_batches, split_insert
+from tidegate.batches import MAX_ROWS, MAX_VALUES, insert_batches, split_insert
 from tidegate.literals import is_null, literal
 from tidegate.parameters import bind
 
@@ -274,6 +274,29 @@ def test_the_text_before_the_values_is_kept(sql: str, expected: str) -> None:
 def test_a_statement_takes_a_bounded_number_of_rows() -> None:
     batches = list(insert_batches("INSERT INTO t VALUES (%s)", [(1,)] * (MAX_ROWS + 1)))
     assert len(batches) == 2
+
+
+def test_a_statement_takes_a_bounded_number_of_values() -> None:
+    row = (1,) * (MAX_VALUES // 100)
+    sql = f"INSERT INTO t VALUES ({', '.join('?' * len(row))})"
+    assert len(list(insert_batches(sql, [row] * 100))) == 1
+    assert len(list(insert_batches(sql, [row] * 101))) == 2
+
+
+@pytest.mark.parametrize("value", ["x" * 90, "é" * 45, "\N{GRINNING FACE}" * 20])
+def test_a_statement_takes_a_bounded_number_of_bytes(value: str) -> None:
+    head, rows = f"INSERT INTO `{'é' * 10}` VALUES ", [(value,)] * 20
+    batches = list(insert_batches(f"{head}(?)", rows, 1000))
+    sizes = [len(batch.encode()) for batch in batches]
+    assert 2 <= len(batches) <= 4
+    assert max(sizes) <= 1000
+    assert "".join(batches).count(value) == 20
+
+
+def test_a_row_that_exceeds_the_bytes_goes_out_alone() -> None:
+    rows = [("x" * 10,), ("x" * 2000,), ("x" * 10,), ("x" * 10,)]
+    batches = list(insert_batches("INSERT INTO t VALUES (?)", rows, 1000))
+    assert [batch.count("('") for batch in batches] == [1, 1, 2]
 
 
 def test_other_statements_run_once_per_row() -> None:

@@ -141,6 +141,15 @@ def test_a_condition_of_delta_that_pyspark_does_not_know_is_reported_as_it_is(
 
 
 @pytest.mark.parametrize(
+    "caught",
+    [RuntimeError("calling parsePlan\n: java.lang.StackOverflowError"), RecursionError("maximum")],
+)
+def test_an_exhausted_stack_is_said_to_be_the_statements(caught: Exception) -> None:
+    failed = to_server_error(caught)
+    assert (failed.code, failed.sqlstate) == ("STATEMENT_TOO_COMPLEX", "54001")
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("java.lang.OutOfMemoryError: Java heap space", "ran out of memory"),

@@ -253,6 +253,10 @@ class EngineSection(Section):
     start_timeout: Annotated[float, Field(gt=0)] = 300.0
     executor_timeout: Annotated[float, Field(gt=0)] = 300.0
     """Seconds for which work waits for the first executor of a cluster."""
+    max_statement_bytes: Annotated[int, Field(ge=0)] = 16 << 20
+    """Size of a statement's text, in UTF-8 and with variables replaced; 0 means no limit."""
+    max_statement_tokens: Annotated[int, Field(ge=0)] = 250_000
+    """Words, numbers, literals and signs of a statement's text; 0 means no limit."""
     inline_bytes: Annotated[int, Field(ge=0)] = 1 << 20
     direct_bytes: Annotated[int, Field(ge=1 << 20)] = 32 << 20
     """Results up to this estimated size are collected; larger ones are spooled."""

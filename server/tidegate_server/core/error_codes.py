@@ -547,6 +547,18 @@ class Code(Enum):
     OPERATION_TIMEOUT = ErrorSpec(
         "57014", "The operation ran longer than its timeout of {seconds} s."
     )
+    STATEMENT_TOO_LARGE = ErrorSpec(
+        "54001",
+        "The text of the statement has {size}, but at most {limit} are allowed.",
+        "Put the values into a table, with several INSERTs or from a file, and join with it; an "
+        "administrator can raise {key}.",
+    )
+    STATEMENT_TOO_COMPLEX = ErrorSpec(
+        "54001",
+        "The statement is too deeply nested, or combines too many expressions or queries.",
+        "Split it into several statements, for example with temporary views or tables between "
+        "them; write IN (...) instead of many ORs.",
+    )
     RESULT_TOO_LARGE = ErrorSpec(
         "54000",
         "The result does not fit the spool quota of {quota} bytes.",

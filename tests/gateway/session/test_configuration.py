@@ -7,7 +7,6 @@ from tidegate_server.gateway.session.configuration import (
     ResultFormat,
     SessionOptions,
     normalise,
-    substitute,
 )
 
 
@@ -108,17 +107,3 @@ def test_lists_of_names_can_be_hives(key: str) -> None:
     assert options.lists_names_alone
     assert not options.settings
     assert not normalise({}).lists_names_alone
-
-
-def test_variables_are_substituted_in_every_spelling() -> None:
-    text = "SELECT '${day}', '${hivevar:day}', '${hiveconf:day}'"
-    assert substitute(text, {"day": "d"}) == "SELECT 'd', 'd', 'd'"
-
-
-def test_unknown_variables_stay_as_they_are() -> None:
-    assert substitute("SELECT '${day}'", {}) == "SELECT '${day}'"
-
-
-def test_substitution_can_be_switched_off() -> None:
-    settings = {"day": "d", "spark.sql.variable.substitute": "false"}
-    assert substitute("${day}", settings) == "${day}"

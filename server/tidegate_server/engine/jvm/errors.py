@@ -43,6 +43,7 @@ _REFUSED = "tidegate.refused:"
 _REGISTRY = "tidegate.registry:"
 _UNKNOWN_CONDITION = "Cannot find main error class"
 _LONG_NAME = re.compile(r"Mkdirs failed to create|File name too long")
+_STACK_OVERFLOW = "java.lang.StackOverflowError"
 _NAME_BYTES = 255
 """The longest file name in Linux file systems."""
 
@@ -287,6 +288,8 @@ def _resource_error(caught: BaseException, causes: Sequence[_Cause]) -> ServerEr
         )
     if isinstance(caught, MemoryError) or any("java.lang.OutOfMemoryError" in t for t in texts):
         return _out_of_memory_error()
+    if isinstance(caught, RecursionError) or any(_STACK_OVERFLOW in text for text in texts):
+        return error(Code.STATEMENT_TOO_COMPLEX)
     if any("No space left on device" in text for text in texts):
         return ServerError(
             code="DISK_FULL",

@@ -153,7 +153,9 @@ class Handler:
 
     async def GetInfo(self, request: Any, caller: Caller) -> Any:
         session = self._session(request, caller)
-        value = information(request.infoType, session.user)
+        value = information(
+            request.infoType, session.user, max_statement_bytes=session.max_statement_bytes
+        )
         return ttypes.TGetInfoResp(status=status.success(), infoValue=value)
 
     # ---- statements ------------------------------------------------------------------------

@@ -83,7 +83,6 @@ _LENGTHS: Final = {
     _I.CLI_MAX_CURSOR_NAME_LEN: 0,
     _I.CLI_MAX_INDEX_SIZE: 0,
     _I.CLI_MAX_ROW_SIZE: 0,
-    _I.CLI_MAX_STATEMENT_LEN: 0,
     _I.CLI_MAX_USER_NAME_LEN: 0,
 }
 _NUMBERS: Final = {
@@ -94,8 +93,13 @@ _NUMBERS: Final = {
 }
 
 
-def information(kind: int, user: str) -> Any:
-    """Return the TGetInfoValue of an info type; an empty string for unknown ones."""
+def information(kind: int, user: str, *, max_statement_bytes: int) -> Any:
+    """Return the TGetInfoValue of an info type; an empty string for unknown ones.
+
+    :param max_statement_bytes: what CLI_MAX_STATEMENT_LEN answers; 0 means no limit.
+    """
+    if kind == _I.CLI_MAX_STATEMENT_LEN:
+        return ttypes.TGetInfoValue(lenValue=max_statement_bytes)
     if kind in _NUMBERS:
         return ttypes.TGetInfoValue(**_NUMBERS[kind])
     if kind == _I.CLI_DBMS_VER:

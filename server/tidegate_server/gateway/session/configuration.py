@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -32,7 +31,6 @@ _VALUES: Mapping[str, tuple[str, ...]] = {
     RESULT_SET_KEY: ("always", "never"),
     SHOW_TABLES_KEY: ("hive", "spark"),
 }
-_VARIABLE = re.compile(r"\$\{(?:hivevar:|hiveconf:)?([^${}:]+)\}")
 
 
 class ResultFormat(Enum):
@@ -98,13 +96,6 @@ def normalise(configuration: Mapping[str, str] | None) -> SessionOptions:
         lists_names_alone=settings.get(SHOW_TABLES_KEY, "").lower() == "hive",
         warnings=tuple(warnings),
     )
-
-
-def substitute(text: str, settings: Mapping[str, str]) -> str:
-    """Replace ``${K}``, ``${hivevar:K}`` and ``${hiveconf:K}`` by settings, except unknown ones."""
-    if "${" not in text or settings.get("spark.sql.variable.substitute", "").lower() == "false":
-        return text
-    return _VARIABLE.sub(lambda found: settings.get(found[1], found[0]), text)
 
 
 def _is_ours(key: str) -> bool:

@@ -29,7 +29,7 @@ from tidegate_server.gateway.session.catalog_metadata import (
     list_catalog,
     named_catalog,
 )
-from tidegate_server.gateway.session.configuration import SessionOptions, substitute
+from tidegate_server.gateway.session.configuration import SessionOptions
 from tidegate_server.gateway.session.executor import Executor
 from tidegate_server.gateway.session.handle import Handle, issue
 from tidegate_server.gateway.session.hive_listing import NamesOnly
@@ -37,6 +37,7 @@ from tidegate_server.gateway.session.metadata import Listing, TablePattern, as_p
 from tidegate_server.gateway.session.metadata_cache import MetadataCache
 from tidegate_server.gateway.session.narrowing import narrow_metadata
 from tidegate_server.gateway.session.operation import Operation, OperationKind, shorten
+from tidegate_server.gateway.session.text import require_tokens, substitute
 
 logger = logging.getLogger(__name__)
 
@@ -138,16 +139,24 @@ class Session:
         """The user who logged in; the session may act for another user."""
         return self.state.real_user
 
+    @property
+    def max_statement_bytes(self) -> int:
+        """The maximum size of a statement's text; 0 means no limit."""
+        return self._services.config.engine.max_statement_bytes
+
     def submit(
         self, text: str, *, overlay: Mapping[str, str] | None = None, timeout: float | None = None
     ) -> Operation:
         """Start a statement and return immediately; ``timeout`` is in seconds.
 
-        :raises ServerError: TOO_MANY if the session has too many open operations, or its user too
-            many running statements; INVALID_SESSION_HANDLE if it is closed.
+        :raises ServerError: STATEMENT_TOO_LARGE; TOO_MANY if the session has too many open
+            operations, or its user too many running statements; INVALID_SESSION_HANDLE if it is
+            closed.
         """
         overlay = sparks_names(overlay or {})
-        statement = substitute(text, {**self.state.settings, **overlay})
+        settings = {**self.state.settings, **overlay}
+        statement = substitute(text, settings, self.max_statement_bytes)
+        require_tokens(statement, self._services.config.engine.max_statement_tokens)
         dialect = dialect_in(overlay, self.state.settings, self._services.config.options)
         prepared = self._prepare(statement, dialect)
         return self.start(statement, prepared, overlay=overlay, timeout=timeout)
