@@ -100,4 +100,5 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     with start("--data", str(tmp_path / "data"), "-e", "SELECT 1") as failed:
         _, errors = failed.communicate(timeout=60)
     assert failed.returncode == 3
-    assert errors.startswith("ERROR The embedded server did not start:\ntidegate-server: ")
+    assert errors.startswith("tidegate-server: ")
+    assert errors.endswith("\nERROR The embedded server did not start (exit code 2).\n")

@@ -100,7 +100,7 @@ def _main(arguments: Arguments, given: Work | None, connect: Connect) -> int:
         return _connected(bench, target, work)
     progress = sys.stderr if bench.display.progress else None
     try:
-        with embedded_server(arguments.data, progress) as socket:
+        with embedded_server(arguments.data, progress, bench.display.write_error) as socket:
             if arguments.data is None and shell is not None:
                 bench.display.notice("[INFO] The data is deleted at the end: --data DIR keeps it.")
             target = replace(target, socket=socket)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import Any, TextIO
@@ -17,21 +17,26 @@ from typing import Any, TextIO
 _TICK_SECONDS = 0.2
 _STOP_SECONDS = 60.0
 _PROGRESS_AFTER_SECONDS = 1.0
+_ROUTINE = ("Tidegate ", "Starting ")
+"""How the lines begin that are no trouble."""
 _ERASE_LINE = "\r\x1b[K"
 
 
 class EmbeddedServerError(Exception):
-    """The server did not start; the message holds its own words."""
+    """The server is not installed, or did not start."""
 
 
 @contextmanager
-def embedded_server(data: str | None, progress: TextIO | None) -> Iterator[str]:
+def embedded_server(
+    data: str | None, progress: TextIO | None, warn: Callable[[str], None]
+) -> Iterator[str]:
     """Run a server, and yield the path of its socket once its engine is ready.
 
     The server stops when its standard input is closed, however this process ends.
 
     :param data: its data directory; None for one that is deleted at the end.
     :param progress: a terminal for a line that shows what the server does.
+    :param warn: gets what the server says about trouble until it is ready.
     :raises EmbeddedServerError: if it is not installed or does not start.
     """
     if importlib.util.find_spec("tidegate_server") is None:
@@ -51,14 +56,15 @@ def embedded_server(data: str | None, progress: TextIO | None) -> Iterator[str]:
         start_new_session=True,
     )
     try:
-        yield _wait_for_engine(process, progress)
+        yield _wait_for_engine(process, progress, warn)
     finally:
         _stop(process, progress)
 
 
-def _wait_for_engine(process: subprocess.Popen[str], progress: TextIO | None) -> str:
+def _wait_for_engine(
+    process: subprocess.Popen[str], progress: TextIO | None, warn: Callable[[str], None]
+) -> str:
     lines = _read_lines(process)
-    said: list[str] = []
     started = time.monotonic()
     while True:
         try:
@@ -70,10 +76,12 @@ def _wait_for_engine(process: subprocess.Popen[str], progress: TextIO | None) ->
             continue
         if line is None:
             _show(progress, "")
-            text = "\n".join(said) or f"it ended with exit code {process.wait()}"
-            raise EmbeddedServerError(f"The embedded server did not start:\n{text}")
+            code = process.wait()
+            raise EmbeddedServerError(f"The embedded server did not start (exit code {code}).")
         if (ready := _ready(line)) is None:
-            said.append(line)
+            if not line.startswith(_ROUTINE):
+                _show(progress, "")
+                warn(line)
         elif ready["engine"] is not None:
             _show(progress, "")
             return str(ready["socket"])

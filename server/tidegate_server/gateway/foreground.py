@@ -125,7 +125,7 @@ def _program(name: str) -> str:
 
 
 def _engine_ready(gateway: Gateway, say: Callable[[str], None], ready_file: Path | None) -> None:
-    if gateway.engine_generation == 1:
+    if gateway.engine_generation == 1 and str(ready_file) != STANDARD_OUTPUT:
         say(f"Connect with\n{connection_help(gateway.address)}")
     _write_ready(gateway, ready_file)
 
