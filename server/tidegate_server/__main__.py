@@ -251,7 +251,8 @@ def _private_directory(options: argparse.Namespace) -> Iterator[Path | None]:
 
 def _await_parent() -> None:
     """Stop this process when its standard input is closed, as the death of its parent does."""
-    while sys.stdin.buffer.read(4096):
+    # Not by sys.stdin, whose lock this thread would hold when Python exits.
+    while os.read(sys.stdin.fileno(), 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
