@@ -62,6 +62,44 @@ def find_tokens(pattern: re.Pattern[str], sql: str, start: int = 0) -> Iterator[
         start = end
 
 
+_SIGNIFICANT = compile_tokens(r"(?P<word>\w++) | (?P<sign>\S)")
+
+
+def significant_tokens(sql: str) -> Iterator[Token]:
+    """Yield the words, signs, literals and quoted names of a statement, but no comments."""
+    name: Token | None = None
+    for token in find_tokens(_SIGNIFICANT, sql):
+        quoted = token.kind == OPAQUE and token.text.startswith("`")
+        if name is not None:
+            if quoted and name.end == token.start:
+                # A doubled backtick stays inside a name; the pattern reads two names.
+                name = Token(OPAQUE, name.text + token.text, name.start, token.end)
+                continue
+            yield name
+        name = token if quoted else None
+        if not quoted and not (token.kind == OPAQUE and token.text.startswith(("--", "/*"))):
+            yield token
+    if name is not None:
+        yield name
+
+
+def name_of(token: Token) -> str | None:
+    """Return the name that a significant token is, unquoted; None if it is something else."""
+    if token.kind == OPAQUE and token.text.startswith("`"):
+        return unquote_name(token.text)
+    return token.text if token.kind == "word" else None
+
+
+def quote_name(name: str) -> str:
+    """Return a name in backticks."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def unquote_name(text: str) -> str:
+    """Return the name that stands in a statement, perhaps in backticks."""
+    return text[1:-1].replace("``", "`") if text.startswith("`") else text
+
+
 def comment_end(sql: str, start: int) -> int | None:
     """Return the offset after the comment whose ``/*`` ends at ``start``, None if it is open."""
     depth = 1

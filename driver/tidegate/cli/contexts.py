@@ -16,6 +16,7 @@ from typing import Any
 from tidegate.cli.files import UnreadableFileError, read_script
 from tidegate.cli.formats import FORMATS
 from tidegate.cli.settings import Settings, read_settings
+from tidegate.lexical import quote_name
 from tidegate.literals import literal
 
 _CLIENT = {"format": tuple(FORMATS), "header": (True, False), "quiet": (True, False)}
@@ -233,7 +234,7 @@ def _check_names(given: Mapping[str, Any], known: Any, path: tuple[str, ...]) ->
 
 
 def _quoted(name: str) -> str:
-    return ".".join("`" + part.replace("`", "``") + "`" for part in name.split("."))
+    return ".".join(map(quote_name, name.split(".")))
 
 
 def _line(text: str, path: tuple[str, ...]) -> int:

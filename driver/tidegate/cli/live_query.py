@@ -10,12 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tidegate.lexical import OPAQUE, UNCLOSED, Token, compile_tokens, find_tokens
+from tidegate.lexical import (
+    UNCLOSED,
+    Token,
+    name_of,
+    quote_name,
+    significant_tokens,
+    unquote_name,
+)
+from tidegate.literals import literal
 
 OP: Final = "op"
 """The first column of a changelog: ``+I``, ``-U``, ``+U`` or ``-D``."""
 
-_TOKENS = compile_tokens(r"(?P<word>\w++) | (?P<sign>\S)")
 _QUERIES = frozenset({"SELECT", "WITH", "FROM", "TABLE", "VALUES", "("})
 _TAILS = frozenset(
     {"CLUSTER", "DISTRIBUTE", "GROUP", "HAVING", "LIMIT", "OFFSET", "ORDER", "QUALIFY", "SORT"}
@@ -53,7 +60,7 @@ class LiveQuery:
     @property
     def name(self) -> str:
         """The quoted name of the table."""
-        return ".".join(map(_quoted, self.table))
+        return ".".join(map(quote_name, self.table))
 
     def version_sql(self) -> str:
         """Return the statement whose row begins with the newest version and its time."""
@@ -65,7 +72,7 @@ class LiveQuery:
 
     def expand(self, columns: Sequence[str]) -> LiveQuery:
         """Return the query with the names of the columns for each ``*``."""
-        written = ", ".join(f"{_quoted(self.alias)}.{_quoted(column)}" for column in columns)
+        written = ", ".join(f"{quote_name(self.alias)}.{quote_name(column)}" for column in columns)
         items = self.items
         for start, end in reversed(self.stars):
             items = items[:start] + written + items[end:]
@@ -100,11 +107,11 @@ class LiveQuery:
         values = [f"`__c{place}`" for place in range(len(names))]
         group = ", ".join(["`__v`", *keys])
         condition = f" AND ({self.condition}\n)" if self.condition else ""
-        read = [f"{_quoted(self.alias)}.{_quoted(column)}" for column in key]
+        read = [f"{quote_name(self.alias)}.{quote_name(column)}" for column in key]
         fed = (
             f"SELECT {', '.join(['_commit_version', '_change_type', *read])}, {self.items}\n"
-            f"FROM table_changes({_literal(self.name)}, {versions[0]}, {versions[1]}) "
-            f"AS {_quoted(self.alias)} WHERE _commit_version > {after}{condition}"
+            f"FROM table_changes({literal(self.name)}, {versions[0]}, {versions[1]}) "
+            f"AS {quote_name(self.alias)} WHERE _commit_version > {after}{condition}"
         )
         grouped = ", ".join(["`__v`", *keys, *values])
         net = (
@@ -117,7 +124,9 @@ class LiveQuery:
         beside = f"OVER (PARTITION BY {group})"
         updated = f"bool_or(`__n` < 0) {beside} AND bool_or(`__n` > 0) {beside}" if key else "`__u`"
         ops = "IF(`__n` < 0, IF(`__both`, '-U', '-D'), IF(`__both`, '+U', '+I'))"
-        shown = [f"{value} AS {_quoted(name)}" for value, name in zip(values, names, strict=True)]
+        shown = [
+            f"{value} AS {quote_name(name)}" for value, name in zip(values, names, strict=True)
+        ]
         return (
             f"SELECT {', '.join([f'{ops} AS `{OP}`', *shown])}\n"
             f"FROM (SELECT *, {updated} AS `__both` FROM ({net}) WHERE `__n` <> 0)\n"
@@ -127,7 +136,7 @@ class LiveQuery:
 
     def _source(self, version: int) -> str:
         where = f" WHERE {self.condition}\n" if self.condition else ""
-        return f"FROM {self.name} VERSION AS OF {version} AS {_quoted(self.alias)}{where}"
+        return f"FROM {self.name} VERSION AS OF {version} AS {quote_name(self.alias)}{where}"
 
 
 def is_query(sql: str) -> bool:
@@ -237,7 +246,7 @@ class _Parser:
             if before != ".":
                 found.append((place, place, ""))
             elif self._text(place - 3) != ".":
-                found.append((place - 2, place, _unquoted(self._text(place - 2)).casefold()))
+                found.append((place - 2, place, unquote_name(self._text(place - 2)).casefold()))
         return found
 
     def _table(self) -> tuple[str, ...]:
@@ -253,11 +262,11 @@ class _Parser:
         return tuple(parts)
 
     def _part(self) -> str:
-        token = self.tokens[self.place] if self.place < len(self.tokens) else None
-        if token is None or not (token.kind == "word" or token.text.startswith("`")):
+        name = name_of(self.tokens[self.place]) if self.place < len(self.tokens) else None
+        if name is None:
             raise NotLiveError("it does not read a table by its name")
         self.place += 1
-        return _unquoted(token.text)
+        return name
 
     def _alias(self) -> str:
         word = self._word()
@@ -289,18 +298,11 @@ class _Parser:
 
 
 def _tokens(sql: str) -> list[Token]:
-    """Return the tokens but comments; a quoted name is one, whatever is in it."""
-    found: list[Token] = []
-    for token in find_tokens(_TOKENS, sql):
-        if token.kind == OPAQUE and token.text.startswith(("--", "/*")):
-            continue
-        if token.text[0] == "`" and found and found[-1].text[0] == "`":
-            before = found[-1]
-            if before.end == token.start:
-                text = before.text + token.text
-                found[-1] = Token(token.kind, text, before.start, token.end)
-                continue
-        found.append(token)
+    """Return the tokens of a statement but comments.
+
+    :raises NotLiveError: if a quote is not closed.
+    """
+    found = list(significant_tokens(sql))
     if any(token.kind == UNCLOSED for token in found):
         raise NotLiveError("a quote is not closed")
     return found
@@ -309,15 +311,3 @@ def _tokens(sql: str) -> list[Token]:
 def _depth(token: Token) -> int:
     """Return by how much a token changes the depth of parentheses."""
     return (token.text in ("(", "[")) - (token.text in (")", "]"))
-
-
-def _unquoted(text: str) -> str:
-    return text[1:-1].replace("``", "`") if text.startswith("`") else text
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from tidegate.cli.arguments import (
     Arguments,
@@ -17,9 +18,10 @@ from tidegate.cli.arguments import (
 )
 from tidegate.cli.files import UnreadableFileError, read_script
 from tidegate.cli.formats import Page
-from tidegate.cli.run import Display, run_statement
+from tidegate.cli.run import run_statement
 from tidegate.cli.script import Workbench
 from tidegate.cli.split import split
+from tidegate.lexical import quote_name, significant_tokens, unquote_name
 from tidegate.literals import literal
 
 _EXAMPLES = """\
@@ -36,8 +38,7 @@ older than its FRESHNESS allows; 2 wrong usage; 3 no connection.
 
 _PART = re.compile(r"`(?:[^`]|``)+`|[^`.\s]+")
 _NAME = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern})){{0,2}}")
-_DEFINITION = re.compile(r"\s*CREATE\s+(OR\s+ALTER\s+)?MATERIALIZED\s+TABLE\b", re.IGNORECASE)
-_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_DEFINITION = re.compile(r"CREATE (OR ALTER )?MATERIALIZED TABLE\b")
 
 Row = Mapping[str, object]
 
@@ -94,8 +95,7 @@ def run_request(bench: Workbench, request: Request) -> bool:
     def edit(names: Sequence[str], pages: Iterable[Page]) -> tuple[Sequence[str], Iterable[Page]]:
         return names, (kept(names, page) for page in pages)
 
-    display: Display = bench.display
-    run_statement(bench.require(), request.statement, display, edit)
+    run_statement(bench.require(), request.statement, bench.display, edit)
     return not alarmed
 
 
@@ -195,7 +195,9 @@ def _refresh(given: argparse.Namespace) -> Request:
     words = [f"ALTER MATERIALIZED TABLE {given.name} REFRESH"]
     words += ["FULL"] if given.full else ["INCREMENTAL"] if given.incremental else []
     if given.partition:
-        values = ", ".join(f"{_quoted(name)} = {literal(value)}" for name, value in given.partition)
+        values = ", ".join(
+            f"{quote_name(name)} = {literal(value)}" for name, value in given.partition
+        )
         words.append(f"PARTITION ({values})")
     if given.cascade:
         words.append(f"CASCADE {given.cascade.upper()}")
@@ -228,7 +230,7 @@ def _verify(given: argparse.Namespace) -> Request:
 
 
 def _lag(given: argparse.Namespace) -> Request:
-    wanted = [part.strip("`").lower() for part in _PART.findall(given.name or "")]
+    wanted = [part.lower() for part in _parts(given.name or "")]
 
     def keep(row: Row) -> bool:
         full = [str(row[column]).lower() for column in ("catalog", "database", "table")]
@@ -241,11 +243,11 @@ def _name(text: str) -> str:
     """Return a table's name with each part quoted."""
     if not _NAME.fullmatch(text):
         raise argparse.ArgumentTypeError(f"expected [[CATALOG.]SCHEMA.]TABLE, got {text!r}")
-    return ".".join(part if part.startswith("`") else _quoted(part) for part in _PART.findall(text))
+    return ".".join(map(quote_name, _parts(text)))
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+def _parts(name: str) -> list[str]:
+    return list(map(unquote_name, _PART.findall(name)))
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -261,7 +263,8 @@ def _check_definitions(file: str) -> None:
     :raises UnreadableFileError: at the first one, or if the file cannot be read.
     """
     for part in split(read_script(file)):
-        if part.sql and not _DEFINITION.match(_COMMENT.sub(" ", part.sql)):
+        head = " ".join(token.text.upper() for token in islice(significant_tokens(part.sql), 5))
+        if part.sql and not _DEFINITION.match(head):
             raise UnreadableFileError(
                 f"{file}:{part.line}: only CREATE [OR ALTER] MATERIALIZED TABLE is expected here: "
                 "tidegate -f runs any script"

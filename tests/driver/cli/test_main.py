@@ -274,6 +274,8 @@ def test_lag_ends_with_1_if_a_table_that_it_shows_is_late(
     assert len(capsys.readouterr().out.splitlines()) == 2
     assert run(server, "mt", "lag", "Sales.fresh", "--json") == 0
     assert json.loads(capsys.readouterr().out)["table"] == "fresh"
+    server.answers["SHOW LAG"] = Answer(names, [("main", "sales", "a`b", True)])
+    assert run(server, "mt", "lag", "`a``b`", "--json") == 1
 
 
 def test_a_failed_verb_says_why(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,6 +44,13 @@ def test_tables_come_after_those_that_they_read(tmp_path: Path) -> None:
     assert a.place == "a.sql:2"
 
 
+def test_a_backtick_in_a_name_is_doubled(tmp_path: Path) -> None:
+    write(tmp_path, a=f"{HEAD} `a``b` AS SELECT 1 AS k", b=f"{HEAD} c AS SELECT k FROM `a``b`")
+    [a, c] = read_directory(str(tmp_path), "main", "sales")
+    assert a.name == ("main", "sales", "a`b")
+    assert c.upstream == (a.name,)
+
+
 def test_columns_named_like_tables_make_no_cycle(tmp_path: Path) -> None:
     write(
         tmp_path,

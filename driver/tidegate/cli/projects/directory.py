@@ -4,7 +4,6 @@ read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
@@ -12,9 +11,8 @@ from pathlib import Path
 
 from tidegate.cli.files import UnreadableFileError, read_script
 from tidegate.cli.split import Part, split
-from tidegate.lexical import OPAQUE, Token, compile_tokens, find_tokens
+from tidegate.lexical import Token, name_of, significant_tokens
 
-_TOKENS = compile_tokens(r"(?P<word>\w+) | (?P<dot>\.) | (?P<space>\s+) | (?P<other>.)")
 _HEAD = ("CREATE", "OR", "ALTER", "MATERIALIZED", "TABLE")
 _READS = frozenset({"FROM", "JOIN"})
 
@@ -55,18 +53,24 @@ def read_directory(directory: str, catalog: str, schema: str) -> tuple[Definitio
         raise ProjectError(f"{directory} is not a directory")
     files = sorted(path for path in root.rglob("*.sql") if path.is_file())
     found: dict[FullName, Definition] = {}
+    names: dict[FullName, list[_Chain]] = {}
     for file in files:
-        for definition in _definitions(file, str(file.relative_to(root)), catalog, schema):
+        shown = str(file.relative_to(root))
+        for definition, chains in _definitions(file, shown, catalog, schema):
+            names[definition.name] = chains
             other = found.setdefault(definition.name, definition)
             if other is not definition:
                 raise ProjectError(
                     f"{definition.place}: {'.'.join(definition.name)} is defined in "
                     f"{other.place}, too"
                 )
-    return _in_order(found, catalog, schema)
+    return _in_order(found, names, catalog, schema)
 
 
-def _definitions(path: Path, shown: str, catalog: str, schema: str) -> Iterator[Definition]:
+def _definitions(
+    path: Path, shown: str, catalog: str, schema: str
+) -> Iterator[tuple[Definition, list[_Chain]]]:
+    """Yield the definitions of a file, each with the names in it."""
     try:
         text = read_script(str(path))
     except UnreadableFileError as error:
@@ -74,18 +78,19 @@ def _definitions(path: Path, shown: str, catalog: str, schema: str) -> Iterator[
     for part in split(text):
         if not part.sql:
             continue
-        tokens = list(_significant(part.sql))
+        tokens = list(significant_tokens(part.sql))
         if tuple(token.text.upper() for token in tokens[: len(_HEAD)]) != _HEAD:
             raise ProjectError(
                 f"{shown}:{part.line}: expected CREATE OR ALTER MATERIALIZED TABLE, the only "
                 "statement of such a directory"
             )
         rest = tokens[len(_HEAD) :]
-        named = bool(rest) and _identifier(rest[0]) is not None
-        name = _full_name(next(_chains(rest)).parts, catalog, schema) if named else None
+        chains = list(_chains(rest))
+        named = bool(rest) and name_of(rest[0]) is not None
+        name = _full_name(chains[0].parts, catalog, schema) if named else None
         if name is None:
             raise ProjectError(f"{shown}:{part.line}: expected the name of a table")
-        yield Definition(file=shown, part=part, name=name)
+        yield Definition(file=shown, part=part, name=name), chains
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,10 @@ class _Chain:
 
 
 def _in_order(
-    found: Mapping[FullName, Definition], catalog: str, schema: str
+    found: Mapping[FullName, Definition],
+    names: Mapping[FullName, Sequence[_Chain]],
+    catalog: str,
+    schema: str,
 ) -> tuple[Definition, ...]:
     """Sort definitions by what they read.
 
@@ -106,8 +114,7 @@ def _in_order(
     """
     every: dict[FullName, tuple[FullName, ...]] = {}
     certain: dict[FullName, tuple[FullName, ...]] = {}
-    for name, definition in found.items():
-        chains = list(_chains(list(_significant(definition.part.sql))))[1:]
+    for name, chains in names.items():
         every[name] = _read(chains, name, found, catalog, schema)
         sure = [each for each in chains if len(each.parts) > 1 or each.after.upper() in _READS]
         certain[name] = _read(sure, name, found, catalog, schema)
@@ -157,9 +164,9 @@ def _chains(tokens: Sequence[Token]) -> Iterator[_Chain]:
     while at < len(tokens):
         parts: list[str] = []
         start = at
-        while at < len(tokens) and (part := _identifier(tokens[at])) is not None:
+        while at < len(tokens) and (part := name_of(tokens[at])) is not None:
             parts.append(part)
-            if at + 2 < len(tokens) and tokens[at + 1].kind == "dot":
+            if at + 2 < len(tokens) and tokens[at + 1].text == ".":
                 at += 2
             else:
                 break
@@ -167,19 +174,3 @@ def _chains(tokens: Sequence[Token]) -> Iterator[_Chain]:
             yield _Chain(tuple(parts), before)
         at = max(at, start) + 1
         before = tokens[at - 1].text
-
-
-def _identifier(token: Token) -> str | None:
-    if token.kind == "word":
-        return token.text
-    if token.kind == OPAQUE and re.fullmatch(r"`(?:[^`]|``)+`", token.text):
-        return token.text[1:-1].replace("``", "`")
-    return None
-
-
-def _significant(sql: str) -> Iterator[Token]:
-    """Yield the tokens of a statement without space and comments."""
-    for token in find_tokens(_TOKENS, sql):
-        comment = token.kind == OPAQUE and token.text.startswith(("--", "/*"))
-        if token.kind != "space" and not comment:
-            yield token

@@ -15,6 +15,7 @@ from tidegate.cli.projects.plan import Action, Plan, Step, changes_of
 from tidegate.cli.report import describe_error
 from tidegate.connection import Connection
 from tidegate.cursor import Cursor
+from tidegate.lexical import quote_name
 from tidegate.literals import literal
 
 OPTION = "materialized-table.project"
@@ -180,7 +181,7 @@ def _with_readers(cursor: Cursor, step: Step, known: set[FullName]) -> Step:
 
 
 def _quoted(name: FullName) -> str:
-    return ".".join("`" + part.replace("`", "``") + "`" for part in name)
+    return ".".join(map(quote_name, name))
 
 
 def read_fingerprint(text: str) -> str | None:
