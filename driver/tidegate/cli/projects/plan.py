@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 
 from tidegate.cli.projects.directory import Definition, FullName
@@ -99,16 +99,7 @@ def as_json(plan: Plan) -> dict[str, object]:
                 "action": step.action.name,
                 "place": step.definition.place if step.definition else None,
                 "statement": step.definition.part.sql if step.definition else None,
-                "changes": [
-                    {
-                        "object": change.object,
-                        "before": change.before,
-                        "after": change.after,
-                        "effect": change.effect,
-                        "reason": change.reason,
-                    }
-                    for change in step.changes
-                ],
+                "changes": list(map(asdict, step.changes)),
                 "problem": step.problem or None,
                 "readers": list(step.readers),
             }
