@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from getpass import getpass
@@ -13,16 +13,16 @@ from importlib.util import find_spec
 import tidegate
 from tidegate.cli.arguments import Arguments, Script, Source, Target, parse
 from tidegate.cli.commands import QuitShellError, run_command
-from tidegate.cli.contexts import Preparation
 from tidegate.cli.embedded import EmbeddedServerError, embedded_server
 from tidegate.cli.files import STDIN, UnreadableFileError, read_script
 from tidegate.cli.formats import MissingExtraError
 from tidegate.cli.projects.command import parse_command
 from tidegate.cli.projects.command import run_command as run_project
 from tidegate.cli.report import describe_error
-from tidegate.cli.run import Display, InterruptedStatementError, show_messages
+from tidegate.cli.run import Display, InterruptedStatementError
 from tidegate.cli.script import (
     Connect,
+    PreparationError,
     Workbench,
     connect,
     connect_options,
@@ -76,7 +76,9 @@ def _run_request(bench: Workbench, request: Request) -> int:
 
 
 def _main(arguments: Arguments, given: Work | None, connect: Connect) -> int:
-    bench = Workbench(display=_display(arguments), connect=connect)
+    bench = Workbench(
+        display=_display(arguments), connect=connect, preparations=arguments.preparations
+    )
     try:
         scripts = [] if given else list(map(_read, (*arguments.init, *_scripts(arguments))))
         shell = _shell() if given is None and _is_interactive(arguments) else None
@@ -88,8 +90,6 @@ def _main(arguments: Arguments, given: Work | None, connect: Connect) -> int:
         target = replace(target, password=getpass("Password: "))
 
     def run_scripts(bench: Workbench) -> int:
-        if not _prepare(bench, arguments.preparations):
-            return STATEMENT_FAILED
         succeeded = _run(bench, scripts, force=arguments.force)
         if shell is not None and succeeded:
             shell(bench)
@@ -120,23 +120,13 @@ def _connected(bench: Workbench, target: Target, work: Work) -> int:
     except tidegate.Error as error:
         bench.display.write_error(describe_error(error))
         return NO_CONNECTION
+    except PreparationError as error:
+        bench.display.write_error(str(error))
+        return STATEMENT_FAILED
     try:
         return work(bench)
     finally:
         _close(bench)
-
-
-def _prepare(bench: Workbench, preparations: Iterable[Preparation]) -> bool:
-    """Run the statements of context files; return whether all succeeded."""
-    for each in preparations:
-        try:
-            with bench.require().cursor() as cursor:
-                cursor.execute(each.sql)
-                show_messages(cursor.messages, bench.display)
-        except tidegate.Error as error:
-            bench.display.write_error(f"{each.place}: {describe_error(error)}")
-            return False
-    return True
 
 
 def _run(bench: Workbench, scripts: Sequence[tuple[str, str | None]], *, force: bool) -> bool:

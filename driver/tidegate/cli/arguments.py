@@ -78,7 +78,7 @@ class Arguments:
     scripts: tuple[Script, ...] = ()
     init: tuple[Script, ...] = ()
     preparations: tuple[Preparation, ...] = ()
-    """Statements of context files, which run before everything else."""
+    """Statements with which each session begins: those of jars and of context files."""
     format: str | None = None
     header: bool = True
     force: bool = False
@@ -97,30 +97,41 @@ def parse(argv: Sequence[str]) -> Arguments:
     given = parser.parse_args(argv)
     if given.data is not None and not given.embedded:
         parser.error("--data is the data directory of --embedded: a server has its own")
-    contexts = _read_contexts(parser, given)
-    client = {key: value for context in contexts for key, value in context.client.items()}
-    return Arguments(
-        target=replace(read_target(parser, given), defaults=_defaults(contexts)),
-        preparations=(
-            *_added_jars(parser, given),
-            *(each for context in contexts for each in context.preparations),
-        ),
+    return replace(
+        read_session(parser, given),
         scripts=tuple(given.scripts),
         init=tuple(given.init),
-        format=given.format or client.get("format"),
-        header=not given.no_header and client.get("header", True),
         force=given.force,
-        quiet=given.quiet or client.get("quiet", False),
         embedded=given.embedded,
         data=given.data,
     )
 
 
-def read_target(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Target:
-    """Return the server that the arguments of :func:`add_server` name.
+def read_session(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Arguments:
+    """Return the server and the sessions that the arguments of :func:`add_server` describe, and how
+    results are written, by those of :func:`add_format` if there are any.
 
     :raises SystemExit: with status 2 if they contradict each other or a file cannot be read.
     """
+    contexts = _read_contexts(parser, given)
+    client = {key: value for context in contexts for key, value in context.client.items()}
+    return Arguments(
+        target=_read_target(parser, given, contexts),
+        preparations=(
+            *_added_jars(parser, given),
+            *(each for context in contexts for each in context.preparations),
+        ),
+        format=getattr(given, "format", None) or client.get("format"),
+        header=not getattr(given, "no_header", False) and client.get("header", True),
+        quiet=getattr(given, "quiet", False) or client.get("quiet", False),
+    )
+
+
+def _read_target(
+    parser: argparse.ArgumentParser,
+    given: argparse.Namespace,
+    contexts: Iterable[SessionContext],
+) -> Target:
     embedded = getattr(given, "embedded", False)
     _check_server(parser, given, embedded=embedded)
     return Target(
@@ -134,7 +145,7 @@ def read_target(parser: argparse.ArgumentParser, given: argparse.Namespace) -> T
         auth=given.auth,
         schema=given.schema,
         settings=tuple(given.set),
-        defaults=_defaults(_read_contexts(parser, given)),
+        defaults=tuple(setting for context in contexts for setting in context.settings),
     )
 
 
@@ -167,7 +178,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     server = parser.add_argument_group("server")
     add_server(server)
-    _add_jars(server)
     _add_embedded(server)
     _add_scripts(parser.add_argument_group("what to run (without any of these: the shell)"))
     add_format(parser.add_argument_group("output"))
@@ -176,7 +186,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def add_server(group: argparse._ArgumentGroup) -> None:
-    """Add the arguments that :func:`read_target` reads."""
+    """Add the arguments that :func:`read_session` reads."""
     group.add_argument(
         "-u",
         "--url",
@@ -226,9 +236,6 @@ def add_server(group: argparse._ArgumentGroup) -> None:
         "tables, views, functions and variables too; "
         f"over those in {_abbreviate(defaults_path())}, under those of the URL and --set",
     )
-
-
-def _add_jars(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--jar",
         action="append",
@@ -357,10 +364,6 @@ def _read_contexts(
         return tuple(read_context(name) for name in (*files, *given.context))
     except UnreadableFileError as error:
         parser.error(str(error))
-
-
-def _defaults(contexts: Iterable[SessionContext]) -> Settings:
-    return tuple(setting for context in contexts for setting in context.settings)
 
 
 def _password(parser: argparse.ArgumentParser, given: argparse.Namespace) -> str | None:

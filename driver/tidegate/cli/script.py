@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 
 import tidegate
 from tidegate.cli.arguments import Target
+from tidegate.cli.contexts import Preparation
 from tidegate.cli.formats import FORMATS, MissingExtraError
 from tidegate.cli.live import run_live
 from tidegate.cli.report import describe_error
@@ -25,6 +26,7 @@ from tidegate.connection import Connection
 from tidegate.dsn import ConnectOptions, is_url, parse_url
 
 Connect = Callable[[ConnectOptions], Connection]
+Messages = Iterable[tuple[type[tidegate.Warning], tidegate.Warning]]
 
 _QUOTE = "'"
 _EXECUTE = re.compile(r"EXECUTE\s+'(?P<path>(?:[^']|'')+)'", re.IGNORECASE)
@@ -33,6 +35,10 @@ _EXECUTE = re.compile(r"EXECUTE\s+'(?P<path>(?:[^']|'')+)'", re.IGNORECASE)
 
 class NotConnectedError(Exception):
     """There is no connection to run a statement on."""
+
+
+class PreparationError(Exception):
+    """A statement with which sessions begin failed; the message says which one and why."""
 
 
 class CommandError(Exception):
@@ -45,6 +51,8 @@ class Workbench:
 
     display: Display
     connect: Connect
+    preparations: tuple[Preparation, ...] = ()
+    """Statements with which each session begins."""
     options: ConnectOptions | None = None
     last_sql: str = ""
     """The statement that ran last, which ``!watch`` repeats."""
@@ -52,14 +60,35 @@ class Workbench:
     result_mode: ResultMode = ResultMode.TABLEAU
 
     def open(self, options: ConnectOptions) -> None:
-        """Connect, closing the connection there was.
+        """Begin a session and show its messages, closing the connection there was.
 
         :raises tidegate.Error: if the server cannot be reached or refuses.
+        :raises PreparationError: if a statement with which sessions begin fails.
         """
-        connection = self.connect(options)
+        connection = self.begin_session(options, lambda found: show_messages(found, self.display))
         self.close()
         self.options, self.connection = options, connection
-        show_messages(connection.messages, self.display)
+
+    def begin_session(
+        self, options: ConnectOptions, report: Callable[[Messages], None] = lambda found: None
+    ) -> Connection:
+        """Return a new connection, beside that of the workbench.
+
+        :param report: gets the server's messages.
+        :raises tidegate.Error: if the server cannot be reached or refuses.
+        :raises PreparationError: if a statement with which sessions begin fails.
+        """
+        connection = self.connect(options)
+        report(connection.messages)
+        for each in self.preparations:
+            try:
+                with connection.cursor() as cursor:
+                    cursor.execute(each.sql)
+                    report(cursor.messages)
+            except tidegate.Error as error:
+                connection.close()
+                raise PreparationError(f"{each.place}: {describe_error(error)}") from error
+        return connection
 
     def close(self) -> None:
         """Close the connection if there is one."""
@@ -199,6 +228,8 @@ def run_safely(
         return run()
     except tidegate.Error as error:
         bench.display.write_error(describe_error(error, part, source))
+    except PreparationError as error:
+        bench.display.write_error(str(error))
     except (CommandError, MissingExtraError, NotConnectedError) as error:
         where = f"{source}:{part.line}: " if part is not None and source is not None else ""
         bench.display.write_error(f"{where}ERROR {error}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from tidegate.cli.arguments import (
@@ -14,7 +14,7 @@ from tidegate.cli.arguments import (
     Source,
     add_format,
     add_server,
-    read_target,
+    read_session,
 )
 from tidegate.cli.files import UnreadableFileError, read_script
 from tidegate.cli.formats import Page
@@ -68,13 +68,9 @@ def parse_verb(argv: Sequence[str]) -> tuple[Arguments, Request | None]:
             _check_definitions(script.value)
     except UnreadableFileError as error:
         parser.error(str(error))
-    arguments = Arguments(
-        target=read_target(parser, given),
-        scripts=scripts,
-        format="json" if given.json else given.format,
-        header=not given.no_header,
-        quiet=given.quiet,
-    )
+    arguments = replace(read_session(parser, given), scripts=scripts)
+    if given.json:
+        arguments = replace(arguments, format="json")
     return arguments, given.request(given) if given.request else None
 
 

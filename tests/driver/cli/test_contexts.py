@@ -111,6 +111,26 @@ def test_options_override_the_clients_settings(
     assert capsys.readouterr().out == '{"a": 1}\n'
 
 
+def test_each_session_begins_with_it(
+    server: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path, "[use]\nschema = 'sales'\n[client]\nformat = 'json'\n")
+    use = "USE `sales`"
+    main(["--context", file, "-e", "!reconnect\none"], connect=server.connect)
+    assert server.statements == [use, use, "one"]
+    server.answers["SHOW REFRESH HISTORY LIMIT 20"] = Answer(["state"], [("FAILED",)])
+    assert main(["mt", "history", "--context", file, "--jar", "a.jar"], connect=server.connect) == 0
+    assert server.statements[3:] == ["ADD JAR 'a.jar'", use, "SHOW REFRESH HISTORY LIMIT 20"]
+    assert capsys.readouterr().out == '{"state": "FAILED"}\n'
+    (tmp_path / "tables").mkdir()
+    server.answers["SELECT current_catalog(), current_schema()"] = Answer(
+        ["catalog", "schema"], [("main", "sales")]
+    )
+    assert main(["plan", str(tmp_path / "tables"), "--context", file], connect=server.connect) == 0
+    assert server.statements[6:8] == [use, "SELECT current_catalog(), current_schema()"]
+    assert server.open_sessions == 0
+
+
 def test_yaml_is_read_too(tmp_path: Path) -> None:
     found = read_context(write(tmp_path, YAML, "sales.yaml"))
     assert found.settings == (

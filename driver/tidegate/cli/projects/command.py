@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tidegate
-from tidegate.cli.arguments import Arguments, add_server, read_target
+from tidegate.cli.arguments import Arguments, add_server, read_session
 from tidegate.cli.files import UnreadableFileError, read_script
 from tidegate.cli.projects.directory import ProjectError
 from tidegate.cli.projects.plan import Plan, Step, as_json, as_markdown, as_text
@@ -23,7 +23,7 @@ from tidegate.cli.projects.server import (
 )
 from tidegate.cli.report import describe_error
 from tidegate.cli.run import Display
-from tidegate.cli.script import Workbench
+from tidegate.cli.script import PreparationError, Workbench
 
 _PLAN_EXAMPLES = """\
 The directory has files *.sql, also in folders, with CREATE OR ALTER MATERIALIZED TABLE statements.
@@ -70,12 +70,12 @@ class Command:
     prune: bool
     analyze: bool
     connections: int
-    format: str = "text"
-    out: str | None = None
-    check: bool = False
-    plan: str | None = None
+    format: str
+    out: str | None
+    check: bool
+    plan: str | None
     """File of the plan that has to be the same."""
-    yes: bool = False
+    yes: bool
 
 
 def parse_command(word: str, argv: Sequence[str]) -> tuple[Arguments, Command]:
@@ -88,25 +88,25 @@ def parse_command(word: str, argv: Sequence[str]) -> tuple[Arguments, Command]:
     given = parser.parse_args(argv)
     project = given.project or Path(given.directory).resolve().name
     if applies and not (given.yes or given.plan or sys.stdin.isatty()):
-        parser.error("nobody can be asked here: add --yes, or --plan FILE")
+        parser.error("standard input is not a terminal: add --yes, or --plan FILE")
     if given.connections < 1:
         parser.error("--connections needs at least 1")
-    target = read_target(parser, given)
-    command = Command(
+    arguments = read_session(parser, given)
+    settings = (*arguments.target.settings, (OPTION, project))
+    arguments = replace(arguments, target=replace(arguments.target, settings=settings))
+    return arguments, Command(
         applies=applies,
         directory=given.directory,
         project=project,
         prune=given.prune,
         analyze=given.analyze,
         connections=given.connections,
-        **(
-            {"plan": given.plan, "yes": given.yes}
-            if applies
-            else {"format": given.format, "out": given.out, "check": given.check}
-        ),
+        format=given.plan_format,
+        out=given.out,
+        check=given.check,
+        plan=given.plan,
+        yes=given.yes,
     )
-    settings = (*target.settings, (OPTION, project))
-    return Arguments(target=replace(target, settings=settings)), command
 
 
 def run_command(bench: Workbench, command: Command) -> int:
@@ -123,6 +123,9 @@ def run_command(bench: Workbench, command: Command) -> int:
     except tidegate.Error as error:
         display.write_error(describe_error(error))
         return _FAILED
+    except PreparationError as error:
+        display.write_error(str(error))
+        return _FAILED
     except ProjectError as error:
         display.write_error(f"ERROR {error}")
         return _WRONG_USAGE
@@ -137,7 +140,8 @@ def _make_plan(bench: Workbench, command: Command) -> Plan:
     assert options is not None  # the bench is open
     try:
         return make_plan(
-            lambda: bench.connect(options),
+            bench.require(),
+            lambda: bench.begin_session(options),
             command.directory,
             command.project,
             prune=command.prune,
@@ -246,6 +250,7 @@ def _parser(*, applies: bool) -> argparse.ArgumentParser:
         metavar="N",
         help="how many definitions are compared at a time (default: 4)",
     )
+    parser.set_defaults(plan_format="text", out=None, check=False, plan=None, yes=False)
     if applies:
         parser.add_argument("--yes", action="store_true", help="do not ask")
         parser.add_argument(
@@ -253,7 +258,10 @@ def _parser(*, applies: bool) -> argparse.ArgumentParser:
         )
     else:
         parser.add_argument(
-            "--format", choices=tuple(_FORMATS), default="text", help="how the plan is written"
+            "--format",
+            dest="plan_format",
+            choices=tuple(_FORMATS),
+            help="how the plan is written (default: text)",
         )
         parser.add_argument("--out", metavar="FILE", help="also write it for apply --plan")
         parser.add_argument(

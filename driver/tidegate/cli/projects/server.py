@@ -33,6 +33,7 @@ Progress = Callable[[str], None]
 
 
 def make_plan(
+    connection: Connection,
     connect: Connect,
     directory: str,
     project: str,
@@ -44,7 +45,8 @@ def make_plan(
 ) -> Plan:
     """Compare a directory with the server; changes nothing.
 
-    :param connect: opens a session, with ``OPTION`` among its settings.
+    :param connection: a session with ``OPTION`` among its settings.
+    :param connect: opens further ones, to compare definitions.
     :param prune: whether tables are dropped that the directory no longer defines.
     :param analyze: whether the server analyzes definitions that are word for word as it has them,
         since the columns of their sources may have changed.
@@ -53,7 +55,7 @@ def make_plan(
     :raises ProjectError: if the directory cannot be used.
     :raises tidegate.Error: if the server cannot be used.
     """
-    with closing(connect()) as connection, connection.cursor() as cursor:
+    with connection.cursor() as cursor:
         cursor.execute("SELECT current_catalog(), current_schema()")
         [(catalog, schema)] = cursor.fetchall()
         definitions = read_directory(directory, str(catalog), str(schema))
@@ -102,7 +104,9 @@ def _compare_all(
 ) -> Mapping[FullName, Step]:
     local = threading.local()
     done = 0
-    with ExitStack() as stack:
+    steps = {}
+    # The threads end before their connections are closed.
+    with ExitStack() as stack, ThreadPoolExecutor(connections, "plan") as pool:
 
         def cursor() -> Cursor:
             if not hasattr(local, "cursor"):
@@ -111,8 +115,6 @@ def _compare_all(
             found: Cursor = local.cursor
             return found
 
-        pool = stack.enter_context(ThreadPoolExecutor(connections, "plan"))
-        steps = {}
         for step in pool.map(lambda definition: _compare(cursor(), definition, word), definitions):
             steps[step.name] = step
             done += 1
