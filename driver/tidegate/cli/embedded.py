@@ -14,12 +14,13 @@ from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import Any, TextIO
 
+from tidegate.cli.run import show_line
+
 _TICK_SECONDS = 0.2
 _STOP_SECONDS = 60.0
 _PROGRESS_AFTER_SECONDS = 1.0
 _ROUTINE = ("Tidegate ", "Starting ")
 """How the lines begin that are no trouble."""
-_ERASE_LINE = "\r\x1b[K"
 
 
 class EmbeddedServerError(Exception):
@@ -130,5 +131,4 @@ def _stop(process: subprocess.Popen[str], progress: TextIO | None) -> None:
 
 def _show(progress: TextIO | None, text: str) -> None:
     if progress is not None:
-        progress.write(f"{_ERASE_LINE}{text}")
-        progress.flush()
+        show_line(progress, text)

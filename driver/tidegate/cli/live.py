@@ -214,9 +214,7 @@ def _follow_changes(client: _Client, sql: str) -> None:
     changelog = _begin(client, query)
     names = [OP, *changelog.names]
     FORMATS[display.format](names, changelog.pages(), display.out, display.header)
-    display.out.flush()
-    rows = "row" if changelog.count == 1 else "rows"
-    display.notice(f"{changelog.count} {rows} ({time.monotonic() - started:.3f} s)")
+    display.count_rows(changelog.count, started)
     raise LiveQueryEndedError
 
 

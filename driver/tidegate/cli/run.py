@@ -61,11 +61,27 @@ class Display:
         stream.write(text + "\n")
         stream.flush()
 
+    def count_rows(self, count: int, started: float) -> None:
+        """Write how many rows a result had, and the seconds since ``started`` (monotonic)."""
+        self.out.flush()
+        self.notice(f"{rows_of(count)} ({time.monotonic() - started:.3f} s)")
+
     def write_error(self, text: str) -> None:
         """Write an error."""
         self.out.flush()
         self.err.write(text + "\n")
         self.err.flush()
+
+
+def rows_of(count: int) -> str:
+    """Return a number of rows in words."""
+    return "1 row" if count == 1 else f"{count} rows"
+
+
+def show_line(stream: TextIO, text: str) -> None:
+    """Replace the line at the end of a terminal by another one; an empty text erases it."""
+    stream.write(f"{_ERASE_LINE}{text}")
+    stream.flush()
 
 
 @dataclass(slots=True)
@@ -81,14 +97,12 @@ class _Progress:
         elapsed = time.monotonic() - self.started
         line = f"{elapsed:.0f} s  {self.text[:_PROGRESS_WIDTH]}"
         if elapsed >= _PROGRESS_AFTER_SECONDS and line != self.shown:
-            self.stream.write(f"{_ERASE_LINE}{line}")
-            self.stream.flush()
+            show_line(self.stream, line)
             self.shown = line
 
     def erase(self) -> None:
         if self.shown:
-            self.stream.write(_ERASE_LINE)
-            self.stream.flush()
+            show_line(self.stream, "")
             self.shown = ""
 
 
@@ -184,9 +198,7 @@ def _run(
         if chosen is not None:
             names, pages = _project(names, pages, chosen)
         count = FORMATS[display.format](names, pages, display.out, display.header)
-    display.out.flush()
-    rows = "row" if count == 1 else "rows"
-    display.notice(f"{count} {rows} ({time.monotonic() - started:.3f} s)")
+    display.count_rows(count, started)
 
 
 def _execute(cursor: Cursor, sql: str, note: Note | None) -> None:
@@ -286,7 +298,6 @@ def show_messages(messages: Iterable[tuple[type[Warning], Warning]], display: Di
 
 def _report_success(cursor: Cursor, display: Display) -> None:
     if cursor.rowcount >= 0:
-        rows = "row" if cursor.rowcount == 1 else "rows"
-        display.notice(f"[INFO] Execute statement succeeded: {cursor.rowcount} {rows}.")
+        display.notice(f"[INFO] Execute statement succeeded: {rows_of(cursor.rowcount)}.")
     else:
         display.notice("[INFO] Execute statement succeeded.")

@@ -22,7 +22,7 @@ from tidegate.cli.projects.server import (
     steps_to_apply,
 )
 from tidegate.cli.report import describe_error
-from tidegate.cli.run import Display
+from tidegate.cli.run import Display, show_line
 from tidegate.cli.script import PreparationError, Workbench
 
 _PLAN_EXAMPLES = """\
@@ -51,7 +51,6 @@ exit status: 0 done, or nothing to do; 1 rejected, failed, or another plan; 2 wr
 connection.
 """
 _DONE, _FAILED, _WRONG_USAGE = 0, 1, 2
-_ERASE_LINE = "\r\x1b[K"
 
 _FORMATS: dict[str, Callable[[Plan], str]] = {
     "text": as_text,
@@ -210,8 +209,7 @@ def _doing(step: Step) -> str:
 
 def _show_progress(display: Display, text: str) -> None:
     if display.progress:
-        display.err.write(f"{_ERASE_LINE}{text}")
-        display.err.flush()
+        show_line(display.err, text)
 
 
 def _parser(*, applies: bool) -> argparse.ArgumentParser:

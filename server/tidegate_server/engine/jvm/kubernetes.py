@@ -107,9 +107,9 @@ def kubernetes_settings(
 ) -> dict[str, str]:
     """Return Spark's settings of an engine whose executors are pods.
 
-    Spark's ConfigMap with the files of SPARK_CONF_DIR is left out, as one would remain of each
-    killed engine, and so is what only a driver that is a pod needs. Spark would end the engine
-    once it has lost a few executors since its start.
+    Spark's ConfigMap with the files of SPARK_CONF_DIR is left out, since each killed engine would
+    leave one behind. So is what only a driver in a pod needs. By default, Spark would end the
+    engine after it has lost a few executors.
 
     :param installation: the id of the data directory.
     :param start: identifies this start; empty for a random text.

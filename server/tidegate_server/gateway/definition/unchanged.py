@@ -32,13 +32,12 @@ def is_unchanged(
     """
     definition = table.definition
     stored = creating(table, or_alter=True)
-    items = statement.columns if definition.declared else ()
     return (
         statement.backfill_from is None
         and statement.start_mode == definition.start_mode
         and not is_streaming(definition.sources)
         and dialect_in(context.session.settings) is SqlDialect.SPARK
-        and (statement.columns, items) == (items, stored.columns if definition.declared else ())
+        and statement.columns == (stored.columns if definition.declared else ())
         and _clauses(statement) == _clauses(stored)
         and options_of(statement, context) == definition.options
         and _has_cadence(statement, table, context)
