@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from tests.gateway.protocol.gateway import (
     services,
 )
 from tidegate_server.core.config import Config
-from tidegate_server.core.config_sections import ServerSection
+from tidegate_server.core.config_sections import EngineSection, ServerSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import Cancel, CheckSettings, CloseSession, ListNames
 from tidegate_server.core.model.external import ExternalObject
@@ -25,6 +27,8 @@ from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.model.states import OperationState
 from tidegate_server.core.model.types import Schema
+from tidegate_server.gateway.audit.file import RotatedFile
+from tidegate_server.gateway.audit.log import AuditLog
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.session.handle import Handle
 from tidegate_server.gateway.session.manager import SessionManager
@@ -35,7 +39,9 @@ from tidegate_server.gateway.session.session import Session
 class World:
     """A manager over fakes whose statements block until let go."""
 
-    def __init__(self, **limits: Any) -> None:
+    def __init__(
+        self, audit: AuditLog | None = None, engine: EngineSection | None = None, **limits: Any
+    ) -> None:
         self.clock = FakeClock()
         self.engine = FakeEngine()
         self.contexts: list[Context] = []
@@ -49,7 +55,10 @@ class World:
             operation_idle_timeout=60.0,
             **limits,
         )
-        parts = services(Config(server=section), engine=self.engine, clock=self.clock)
+        config = Config(server=section, engine=engine or EngineSection())
+        parts = services(config, engine=self.engine, clock=self.clock)
+        if audit is not None:
+            parts = replace(parts, audit=audit)
         self.manager = SessionManager(parts, lambda text, dialect: Read(text, self.execute))
 
     def execute(self, text: str, context: Context) -> Result:
@@ -279,6 +288,33 @@ def test_one_login_may_have_so_many_statements_at_work() -> None:
     finally:
         world.let_go.set()
         world.manager.shutdown()
+
+
+def test_statements_that_never_run_are_recorded(tmp_path: Path) -> None:
+    file = RotatedFile(tmp_path / "audit.jsonl", max_bytes=1 << 20, max_files=2)
+    audit = AuditLog(file, server_id="s")
+    section = EngineSection(max_statement_bytes=2000, max_statement_tokens=100)
+    world = World(audit, section, max_statements_per_user=1)
+    large, many = "SELECT '" + "x" * 2000 + "'", "SELECT " + "1," * 100 + "1"
+    try:
+        session = world.open()
+        session.submit("BLOCK")
+        for text in (large, many, "SELECT 1", "SELECT '\ud800'"):
+            with pytest.raises(ServerError):
+                session.submit(text)
+    finally:
+        world.let_go.set()
+        world.manager.shutdown()
+    lines = map(json.loads, (tmp_path / "audit.jsonl").read_text().splitlines())
+    seen = [line for line in lines if line["event"] == "statement"]
+    assert {line["session_id"] for line in seen} == {session.id}
+    assert {line["user"] for line in seen} == {"eva"}
+    assert [(line["outcome"], line["text"]) for line in seen] == [
+        ("STATEMENT_TOO_LARGE", large),
+        ("STATEMENT_TOO_LARGE", many),
+        ("TOO_MANY", "SELECT 1"),
+        ("TOO_MANY", r"SELECT '\ud800'"),
+    ]
 
 
 def test_a_cancel_waits_for_no_other_call() -> None:

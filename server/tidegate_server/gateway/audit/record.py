@@ -78,7 +78,7 @@ class Record:
 
     def add(self, act: str, kind: str, name: object) -> None:
         """Add an act on an object, which is about to be judged."""
-        self.objects[AuditedObject(act=act, kind=kind, name=str(name))] = None
+        self.objects[AuditedObject(act=act, kind=kind, name=_encodable(str(name)))] = None
 
     def add_accesses(self, accesses: Iterable[Access]) -> None:
         """Add what plans access."""
@@ -133,14 +133,19 @@ def line_of(record: Record, *, server_id: str, now: datetime, seconds: float | N
         text=_shorten(redact_start(record.text)) or None,
         objects=msgspec.Raw(msgspec.json.encode(tuple(record.objects))),
         allowed=not denied,
-        reason=without(secrets, reason) or None,
+        reason=_encodable(without(secrets, reason)) or None,
         outcome=SUCCESS if failure is None else failure.code,
         duration_ms=None if seconds is None else round(seconds * 1000, 3),
     )
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"
+    return _encodable(text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…")
+
+
+def _encodable(text: str) -> str:
+    """Escape halves of characters, which clients can send and UTF-8 cannot represent."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _name(access: Access) -> str:

@@ -18,6 +18,7 @@ from tidegate_server.core.model.names import FunctionName
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.states import OperationState
 from tidegate_server.core.sql.redact import secrets_in
+from tidegate_server.gateway.audit.record import Record
 from tidegate_server.gateway.authorization.listings import function_filter
 from tidegate_server.gateway.authorization.users import rights_of
 from tidegate_server.gateway.context import Context, Services, SessionState
@@ -155,11 +156,27 @@ class Session:
         """
         overlay = sparks_names(overlay or {})
         settings = {**self.state.settings, **overlay}
-        statement = substitute(text, settings, self.max_statement_bytes)
-        require_tokens(statement, self._services.config.engine.max_statement_tokens)
-        dialect = dialect_in(overlay, self.state.settings, self._services.config.options)
-        prepared = self._prepare(statement, dialect)
-        return self.start(statement, prepared, overlay=overlay, timeout=timeout)
+        try:
+            statement = substitute(text, settings, self.max_statement_bytes)
+            require_tokens(statement, self._services.config.engine.max_statement_tokens)
+            dialect = dialect_in(overlay, self.state.settings, self._services.config.options)
+            prepared = self._prepare(statement, dialect)
+            return self.start(statement, prepared, overlay=overlay, timeout=timeout)
+        except ServerError as problem:
+            self._record_rejection(text, problem)
+            raise
+
+    def _record_rejection(self, text: str, problem: ServerError) -> None:
+        """Record a statement that never ran; those that run record themselves."""
+        record = Record(
+            user=self.user,
+            real_user=self.real_user,
+            address=self.state.address,
+            session_id=self.id,
+            text=text,
+            failure=problem,
+        )
+        self._services.audit.write(record)
 
     def start(
         self,
