@@ -77,7 +77,10 @@ def _run_request(bench: Workbench, request: Request) -> int:
 
 def _main(arguments: Arguments, given: Work | None, connect: Connect) -> int:
     bench = Workbench(
-        display=_display(arguments), connect=connect, preparations=arguments.preparations
+        display=_display(arguments),
+        connect=connect,
+        preparations=arguments.preparations,
+        default_result_mode=arguments.result_mode,
     )
     try:
         scripts = [] if given else list(map(_read, (*arguments.init, *_scripts(arguments))))

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
+from typing import NoReturn
 
 from tidegate._version import __version__
 from tidegate.cli.contexts import Preparation, SessionContext, read_context
 from tidegate.cli.files import UnreadableFileError
 from tidegate.cli.formats import FORMATS
-from tidegate.cli.settings import Settings, defaults_path
+from tidegate.cli.settings import (
+    ResultMode,
+    Settings,
+    defaults_path,
+    parse_result_mode,
+    split_result_mode,
+)
 from tidegate.literals import literal
 
+_COMMANDS = frozenset({"mt", "plan", "apply"})
 _EXAMPLES = """\
 examples:
   tidegate                                          open the shell on localhost:10000
@@ -79,6 +88,8 @@ class Arguments:
     init: tuple[Script, ...] = ()
     preparations: tuple[Preparation, ...] = ()
     """Statements with which each session begins: those of jars and of context files."""
+    result_mode: ResultMode = ResultMode.TABLEAU
+    """How results of queries are shown at first."""
     format: str | None = None
     header: bool = True
     force: bool = False
@@ -94,7 +105,9 @@ def parse(argv: Sequence[str]) -> Arguments:
     :raises SystemExit: with status 0 after ``--help`` and ``--version``, 2 after wrong usage.
     """
     parser = _parser()
-    given = parser.parse_args(argv)
+    given, rest = parser.parse_known_args(argv)
+    if rest:
+        _reject(parser, rest)
     if given.data is not None and not given.embedded:
         parser.error("--data is the data directory of --embedded: a server has its own")
     return replace(
@@ -107,6 +120,14 @@ def parse(argv: Sequence[str]) -> Arguments:
     )
 
 
+def _reject(parser: argparse.ArgumentParser, rest: Sequence[str]) -> NoReturn:
+    word = next((word for word in rest if word in _COMMANDS), None)
+    if word is not None:
+        # The options themselves are not repeated, since a password can be among them.
+        parser.error(f"{word} is a command, which comes before the options: tidegate {word} …")
+    parser.error(f"unrecognized arguments: {shlex.join(rest)}")
+
+
 def read_session(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Arguments:
     """Return the server and the sessions that the arguments of :func:`add_server` describe, and how
     results are written, by those of :func:`add_format` if there are any.
@@ -115,8 +136,17 @@ def read_session(parser: argparse.ArgumentParser, given: argparse.Namespace) -> 
     """
     contexts = _read_contexts(parser, given)
     client = {key: value for context in contexts for key, value in context.client.items()}
+    default_mode, defaults = split_result_mode(
+        tuple(setting for context in contexts for setting in context.settings)
+    )
+    mode, settings = split_result_mode(tuple(given.set))
+    try:
+        result_mode = parse_result_mode(mode or default_mode or ResultMode.TABLEAU)
+    except ValueError as error:
+        parser.error(str(error))
     return Arguments(
-        target=_read_target(parser, given, contexts),
+        target=_read_target(parser, given, settings, defaults),
+        result_mode=result_mode,
         preparations=(
             *_added_jars(parser, given),
             *(each for context in contexts for each in context.preparations),
@@ -130,7 +160,8 @@ def read_session(parser: argparse.ArgumentParser, given: argparse.Namespace) -> 
 def _read_target(
     parser: argparse.ArgumentParser,
     given: argparse.Namespace,
-    contexts: Iterable[SessionContext],
+    settings: Settings,
+    defaults: Settings,
 ) -> Target:
     embedded = getattr(given, "embedded", False)
     _check_server(parser, given, embedded=embedded)
@@ -144,8 +175,8 @@ def _read_target(
         ask_password=given.password is _ASK,
         auth=given.auth,
         schema=given.schema,
-        settings=tuple(given.set),
-        defaults=tuple(setting for context in contexts for setting in context.settings),
+        settings=settings,
+        defaults=defaults,
     )
 
 

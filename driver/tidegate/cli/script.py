@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import tidegate
 from tidegate.cli.arguments import Target
@@ -19,6 +19,7 @@ from tidegate.cli.settings import (
     ResetResultMode,
     ResultMode,
     SetResultMode,
+    parse_result_mode,
     parse_setting,
 )
 from tidegate.cli.split import Part, split
@@ -57,7 +58,12 @@ class Workbench:
     last_sql: str = ""
     """The statement that ran last, which ``!watch`` repeats."""
     connection: Connection | None = None
-    result_mode: ResultMode = ResultMode.TABLEAU
+    default_result_mode: ResultMode = ResultMode.TABLEAU
+    """That of the command line and its files, to which RESET returns."""
+    result_mode: ResultMode = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.result_mode = self.default_result_mode
 
     def open(self, options: ConnectOptions) -> None:
         """Begin a session and show its messages, closing the connection there was.
@@ -202,15 +208,12 @@ def _apply_setting(bench: Workbench, sql: str, setting: SetResultMode | ResetRes
             FORMATS[display.format](("key", "value"), [[row]], display.out, display.header)
         case SetResultMode(str(value)):
             try:
-                bench.result_mode = ResultMode(value.lower())
+                bench.result_mode = parse_result_mode(value)
             except ValueError as error:
-                names = ", ".join(mode.value for mode in ResultMode)
-                raise CommandError(
-                    f"'{RESULT_MODE}' cannot be '{value}': write one of {names}."
-                ) from error
+                raise CommandError(str(error)) from error
             display.notice(f"[INFO] Results are shown as {bench.result_mode.value}.")
         case ResetResultMode(every):
-            bench.result_mode = ResultMode.TABLEAU
+            bench.result_mode = bench.default_result_mode
             if every:
                 run_statement(bench.require(), sql, display)
             else:

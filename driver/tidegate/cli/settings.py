@@ -48,6 +48,25 @@ class ResetResultMode:
     every: bool
 
 
+def parse_result_mode(value: str) -> ResultMode:
+    """Return the mode that a value of RESULT_MODE names.
+
+    :raises ValueError: if there is none, with what to write.
+    """
+    try:
+        return ResultMode(value.lower())
+    except ValueError as error:
+        names = ", ".join(mode.value for mode in ResultMode)
+        raise ValueError(f"'{RESULT_MODE}' cannot be '{value}': write one of {names}.") from error
+
+
+def split_result_mode(settings: Settings) -> tuple[str | None, Settings]:
+    """Return the last value of RESULT_MODE, and the settings that are the server's."""
+    values = [value for key, value in settings if _is_result_mode(key)]
+    others = tuple((key, value) for key, value in settings if not _is_result_mode(key))
+    return (values[-1] if values else None), others
+
+
 def defaults_path() -> Path:
     """Return the user's ``sql-defaults.conf``, under the XDG base directories; it may not exist."""
     home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"

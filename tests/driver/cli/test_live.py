@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 import tidegate
 from tests.driver.cli.fakes import Answer, FakeServer
 from tidegate.cli import main
+from tidegate.cli.arguments import parse
 from tidegate.cli.commands import run_command
 from tidegate.cli.live import LiveQueryEndedError, run_live
 from tidegate.cli.live_query import LiveQuery
@@ -268,3 +270,28 @@ def test_the_mode_is_set_shown_and_reset_in_the_client(
     run("; ".join([*others[:-1], "RESET", others[-1]]))
     assert server.statements == [*others[:-1], "RESET", others[-1]]
     assert bench.result_mode is ResultMode.TABLEAU
+
+
+def test_files_and_flags_define_the_first_mode(
+    tmp_path: Path, server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = "sql-client.execution.result-mode"
+    file = tmp_path / "context.conf"
+    file.write_text(f"a = b\n{key} = 'changelog'\n")
+
+    def first_mode(*arguments: str) -> ResultMode:
+        given = parse(["--context", str(file), *arguments])
+        assert ("a", "b") in given.target.defaults
+        assert key not in dict((*given.target.defaults, *given.target.settings))
+        return given.result_mode
+
+    assert first_mode() is ResultMode.CHANGELOG
+    assert first_mode("--set", f"{key}=TABLE") is ResultMode.TABLE
+    with pytest.raises(SystemExit):
+        first_mode("--set", f"{key}=lively")
+    assert "write one of tableau, changelog, table" in capsys.readouterr().err
+
+    script = f"SET {key} = tableau; RESET {key}; SET {key}"
+    arguments = ["--context", str(file), "--format", "csv", "--no-header", "-e", script]
+    assert main(arguments, connect=server.connect) == 0
+    assert capsys.readouterr().out == f"{key},changelog\n"

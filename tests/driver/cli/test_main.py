@@ -194,6 +194,18 @@ def test_wrong_arguments_are_status_2(server: FakeServer, arguments: list[str]) 
     assert ended.value.code == 2
 
 
+@pytest.mark.parametrize("word", ["mt", "plan", "apply"])
+def test_options_before_a_command_are_rejected_with_its_place(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], word: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(server, "-p", "secret", word, "list")
+    assert ended.value.code == 2
+    written = capsys.readouterr().err
+    assert f"{word} is a command, which comes before the options: tidegate {word} …" in written
+    assert "secret" not in written
+
+
 def test_the_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--help"])
