@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.spark_settings import BRIEF
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -24,6 +25,7 @@ ENVIRONMENT = {
     "TIDEGATE_ENGINE__MASTER": "local[2]",
     "TIDEGATE_ENGINE__DRIVER_MEMORY": "1g",
     "TIDEGATE_ENGINE__WARM_UP": "false",
+    "TIDEGATE_ENGINE__SETTINGS": json.dumps(BRIEF),
 }
 SETUP = """
 CREATE TABLE events AS SELECT id FROM range(10);

@@ -123,6 +123,7 @@ def test_executors_read_the_system_tables(house: House) -> None:
     assert house.run(query) == [(0,)]
 
 
+@pytest.mark.thorough(4)
 def test_a_table_stays_in_the_engine_that_it_chose(house: House) -> None:
     house.run(
         "SET 'execution.mode' = 'remote'",
