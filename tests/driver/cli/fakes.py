@@ -116,7 +116,7 @@ class FakeCursor:
         return self.fetchmany(len(self._rows))
 
     def __getattr__(self, name: str) -> Callable[..., Self]:
-        if name not in ("tables", "columns", "schemas", "functions", "primary_keys"):
+        if name not in ("tables", "columns", "schemas", "functions", "primary_keys", "catalogs"):
             raise AttributeError(name)
 
         def call(*arguments: Any, catalog: str | None = None) -> Self:

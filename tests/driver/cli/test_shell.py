@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,10 +16,12 @@ from prompt_toolkit.output import DummyOutput
 
 import tidegate
 from tests.driver.cli.fakes import Answer, FakeServer
-from tidegate.cli.complete import ShellCompleter
 from tidegate.cli.run import Display
 from tidegate.cli.script import Workbench
 from tidegate.cli.shell import history_path, run_shell
+from tidegate.cli.shell.complete import ShellCompleter
+from tidegate.cli.shell.highlight import StatementLexer
+from tidegate.cli.shell.names import SessionNames
 from tidegate.dsn import ConnectOptions
 
 Type = Callable[[str], str]
@@ -95,36 +97,126 @@ def test_the_history_holds_no_passwords_and_is_private(type_keys: Type) -> None:
     assert history_path().stat().st_mode & 0o077 == 0
 
 
-def completions(completer: ShellCompleter, text: str) -> list[str]:
-    found = completer.get_completions(Document(text), CompleteEvent())
-    return [completion.text for completion in found]
+class Names:
+    """A few names; remembers which kinds were asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def objects(self) -> Sequence[str]:
+        self.asked.append("objects")
+        return ["orders", "sales", "sales.orders"]
+
+    def functions(self) -> Sequence[str]:
+        self.asked.append("functions")
+        return ["abs", "order_hash"]
+
+    def settings(self) -> Sequence[str]:
+        self.asked.append("settings")
+        return ["materialized-table.initialize", "spark.sql.ansi.enabled"]
+
+    def columns(self, table: str) -> Sequence[str]:
+        self.asked.append(table)
+        return {"sales.orders": ["id", "order_date"], "t": ["identity"]}.get(table, [])
 
 
-def test_keywords_are_completed_in_the_case_of_the_word() -> None:
-    completer = ShellCompleter(tuple)
-    assert completions(completer, "show MATERIALIZE") == ["MATERIALIZED"]
-    assert completions(completer, "show materialize") == ["materialized"]
+def completions(text: str, after: str = "", names: Names | None = None) -> list[str]:
+    document = Document(text + after, len(text))
+    completer = ShellCompleter(names or Names())
+    return [each.text for each in completer.get_completions(document, CompleteEvent())]
 
 
-def test_commands_are_completed() -> None:
-    assert completions(ShellCompleter(tuple), "!ta") == ["tables"]
+@pytest.mark.parametrize(
+    ("text", "after", "expected"),
+    [
+        ("show MATERIALIZE", "", ["MATERIALIZED"]),
+        ("show materialize", "", ["materialized"]),
+        ("!ta", "", ["tables"]),
+        ("!columns or", "", ["orders"]),
+        ("select * from sales.o", "", ["sales.orders"]),
+        ("select count(ord", "", ["order", "orders", "order_hash"]),
+        # After the words that a table follows, there are no columns and functions.
+        ("select * from ord", "", ["order", "orders"]),
+        ("select ab", "", ["abs"]),
+        ("select i", " from t, x", ["identity", "if", "ilike", "immutable", "in"]),
+        ("select s.o", " from sales.orders AS s join t", ["order_date"]),
+        ("select * from sales.orders o where o.i", "", ["id"]),
+        ("select * from sales.orders where orders.", "", ["id", "order_date"]),
+        ("select * from sales.orders where x.", "", []),
+        ("set spark", "", ["spark.sql.ansi.enabled"]),
+        ("SET 'mat", "", ["materialized-table.initialize'"]),
+        ("SET 'mat", "' = 'a'", ["materialized-table.initialize"]),
+        ("create materialized table t with ('mat", "", ["materialized-table.initialize'"]),
+        ("select 'mat", "", []),
+        ("select 'it', ab", "", ["abs"]),
+        ("", "", []),
+    ],
+)
+def test_words_are_completed(text: str, after: str, expected: list[str]) -> None:
+    assert [each for each in completions(text, after) if each in expected] == expected
+    if len(expected) < 3:
+        assert completions(text, after) == expected
 
 
-def test_table_names_are_loaded_once_until_they_may_have_changed() -> None:
-    loaded: list[str] = []
+def test_only_names_that_can_follow_are_loaded() -> None:
+    names = Names()
+    assert completions("select * from sales.o", names=names)
+    assert names.asked == ["objects"]
 
-    def load() -> list[str]:
-        loaded.append("")
-        return ["orders", "sales.orders"]
 
-    completer = ShellCompleter(load)
-    assert loaded == []
-    assert completions(completer, "select * from sales.o") == ["sales.orders"]
-    assert completions(completer, "select count(ord") == ["order", "orders"]
-    assert len(loaded) == 1
-    completer.forget()
-    assert completions(completer, "!columns or") == ["orders"]
-    assert len(loaded) == 2
+def test_names_are_loaded_once_until_a_statement_may_have_changed_them(
+    server: FakeServer,
+) -> None:
+    bench = Workbench(Display(io.StringIO(), io.StringIO()), server.connect)
+    names = SessionNames(bench)
+    assert names.objects() == ()
+    bench.open(ConnectOptions())
+    server.answers["tables"] = Answer(["a"], [("c", "s", "b"), ("c", "s", "a")])
+    server.answers["catalogs"] = Answer(["a"], [("c",)])
+    server.answers["SET -v"] = Answer(["key"], [("k2",), ("k1",)])
+    server.answers["columns"] = Answer(["a"], [("c", "s", "a_b", "z"), ("c", "s", "a_b", "y")])
+    assert names.objects() == names.objects() == ("a", "b", "c", "s", "s.a", "s.b")
+    assert names.settings() == ("k1", "k2")
+    assert names.columns("s.a_b") == ("z", "y")
+    asked = [call for call in server.calls if call[0] == "tables"]
+    assert len(asked) == 1
+    assert ("columns", ("s", r"a\_b")) in server.calls
+    names.forget()
+    names.objects()
+    assert len([call for call in server.calls if call[0] == "tables"]) == 2
+
+
+def test_names_that_cannot_be_loaded_are_none(server: FakeServer) -> None:
+    bench = Workbench(Display(io.StringIO(), io.StringIO()), server.connect)
+    bench.open(ConnectOptions())
+    server.answers["SET -v"] = Answer(error=tidegate.OperationalError("gone"))
+    assert SessionNames(bench).settings() == ()
+
+
+def colored(text: str) -> list[tuple[str, str]]:
+    tokens = StatementLexer().get_tokens(text)
+    return [(str(kind).removeprefix("Token."), part) for kind, part in tokens if part.strip()]
+
+
+def test_statements_are_colored_by_what_their_words_are() -> None:
+    assert colored("Refresh abs(1.5e3) 'it''s' \"x\" `from` r'a\\' -- b") == [
+        ("Keyword", "Refresh"),
+        ("Name.Function", "abs"),
+        ("Punctuation", "("),
+        ("Literal.Number", "1.5e3"),
+        ("Punctuation", ")"),
+        ("Literal.String.Single", "'it''s'"),
+        ("Literal.String.Double", '"x"'),
+        ("Name", "`from`"),
+        ("Literal.String", "r'a\\'"),
+        ("Comment.Single", "-- b"),
+    ]
+    assert colored("/* a /* b */ c */ x 'open") == [
+        *[("Comment.Multiline", part) for part in ("/*", " a ", "/*", " b ", "*/", " c ", "*/")],
+        ("Name", "x"),
+        ("Literal.String.Single", "'open\n"),
+    ]
+    assert colored("!tables select") == [("Name.Builtin", "!tables select\n")]
 
 
 def test_without_its_package_the_shell_names_the_extra(
@@ -134,7 +226,7 @@ def test_without_its_package_the_shell_names_the_extra(
 
     monkeypatch.setattr(sys, "stdin", Terminal())
     monkeypatch.delitem(sys.modules, "tidegate.cli.shell")
-    monkeypatch.delitem(sys.modules, "tidegate.cli.complete")
+    monkeypatch.delitem(sys.modules, "tidegate.cli.shell.complete")
     monkeypatch.setitem(sys.modules, "prompt_toolkit", None)
     monkeypatch.setitem(sys.modules, "prompt_toolkit.completion", None)
     assert main([], connect=server.connect) == 2

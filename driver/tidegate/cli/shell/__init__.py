@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-import tidegate
 from tidegate._version import __version__
 from tidegate.cli.commands import QuitShellError, run_command
 from tidegate.cli.formats import MissingExtraError
 from tidegate.cli.live import LiveQueryEndedError
 from tidegate.cli.run import InterruptedStatementError
 from tidegate.cli.script import Workbench, run_text
+from tidegate.cli.shell.names import SessionNames
 from tidegate.cli.split import is_complete
 
 try:
@@ -23,8 +23,10 @@ try:
     from prompt_toolkit.completion import ThreadedCompleter
     from prompt_toolkit.filters import Condition
     from prompt_toolkit.history import FileHistory
+    from prompt_toolkit.lexers import PygmentsLexer
 
-    from tidegate.cli.complete import ShellCompleter
+    from tidegate.cli.shell.complete import ShellCompleter
+    from tidegate.cli.shell.highlight import StatementLexer
 except ImportError as error:
     raise MissingExtraError(
         "The interactive shell needs the prompt-toolkit package: pip install 'tidegate[shell]'. "
@@ -55,8 +57,8 @@ def history_path() -> Path:
 
 def run_shell(bench: Workbench) -> None:
     """Read statements and run them until the user leaves."""
-    completer = ShellCompleter(lambda: _names(bench))
-    session = _session(completer)
+    names = SessionNames(bench)
+    session = _session(ShellCompleter(names))
     where = bench.options.address if bench.options else "nothing"
     bench.display.notice(f"tidegate {__version__}, connected to {where}. !help or \\? helps.")
 
@@ -80,7 +82,7 @@ def run_shell(bench: Workbench) -> None:
             return
         else:
             if _CHANGES_NAMES.search(text):
-                completer.forget()
+                names.forget()
 
 
 def _session(completer: ShellCompleter) -> PromptSession[str]:
@@ -90,33 +92,11 @@ def _session(completer: ShellCompleter) -> PromptSession[str]:
     return PromptSession(
         history=StatementHistory(path),
         completer=ThreadedCompleter(completer),
+        lexer=None if "NO_COLOR" in os.environ else PygmentsLexer(StatementLexer),
         complete_while_typing=False,
         multiline=Condition(lambda: not is_complete(get_app().current_buffer.text)),
         prompt_continuation=_CONTINUATION,
         enable_open_in_editor=True,
-    )
-
-
-def _names(bench: Workbench) -> Iterable[str]:
-    """Return the names of catalogs, and of all tables, bare and with their schemas.
-
-    Only tables of the session catalog: others may have to wait for another system. None when
-    unknown.
-    """
-    if bench.connection is None:
-        return ()
-    try:
-        with bench.connection.cursor() as cursor:
-            cursor.tables(None, "%")
-            rows = cursor.fetchall()
-            cursor.catalogs()
-            catalogs = {str(row[0]) for row in cursor.fetchall()}
-    except tidegate.Error as error:
-        logger.debug("Cannot list tables for completion: %s", error)
-        return ()
-    bare = {str(row[2]) for row in rows}
-    return sorted(
-        bare | catalogs | {f"{row[1]}.{row[2]}" for row in rows} | {str(row[1]) for row in rows}
     )
 
 
