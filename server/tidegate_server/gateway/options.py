@@ -109,10 +109,12 @@ Check = Callable[[str, str], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """How an option's value is checked, and where the option has an effect."""
+    """What an option means, how its value is checked, and where it has an effect."""
 
     check: Check
     places: frozenset[Place]
+    meaning: str
+    """A sentence for ``SET -v``."""
 
 
 def is_tidegate_key(key: str) -> bool:
@@ -367,58 +369,155 @@ _DEFINITION = _CREATION | {Place.ALTER}
 _PLACES = _DEFINITION | {Place.RESUME}
 
 
-def _option(check: Check, places: frozenset[Place]) -> Option:
-    return Option(check=check, places=places)
+def _option(check: Check, places: frozenset[Place], meaning: str) -> Option:
+    return Option(check=check, places=places, meaning=meaning)
 
 
 _BOOLEAN = _one_of("FALSE", "TRUE")
 
 OPTIONS: Mapping[str, Option] = {
-    THRESHOLD_KEY: _option(read_duration, _DEFINITION),
-    DEFAULT_CONTINUOUS_KEY: _option(read_duration, _CREATION),
-    DEFAULT_FULL_KEY: _option(read_duration, _CREATION),
+    THRESHOLD_KEY: _option(
+        read_duration,
+        _DEFINITION,
+        "Tables with a freshness below it are CONTINUOUS unless REFRESH_MODE is given.",
+    ),
+    DEFAULT_CONTINUOUS_KEY: _option(
+        read_duration, _CREATION, "Freshness of tables without FRESHNESS, unless they are FULL."
+    ),
+    DEFAULT_FULL_KEY: _option(
+        read_duration, _CREATION, "Freshness of FULL tables without FRESHNESS."
+    ),
     START_MODE_KEY: _option(
         _one_of("FROM_BEGINNING", "FROM_NOW", "RESUME_OR_FROM_BEGINNING", "RESUME_OR_FROM_NOW"),
         _CREATION,
+        "START_MODE of statements without one.",
     ),
-    DUPLICATES_KEY: _option(_BOOLEAN, _DEFINITION),
-    INITIALIZE_KEY: _option(_one_of("ON_SCHEDULE", "ON_CREATE"), _CREATION),
-    POLICY_KEY: _option(lambda key, value: read_policy(value), _PLACES),
-    ALIGNMENT_OPTION: _option(_one_of("CRON", "INTERVAL"), _PLACES),
-    CRON_OPTION: _option(lambda key, value: check_cron(value.strip()), _PLACES),
-    TIMEZONE_OPTION: _option(lambda key, value: read_timezone(value.strip()), _PLACES),
-    MISFIRE_OPTION: _option(lambda key, value: read_misfire(value), _PLACES),
-    JITTER_OPTION: _option(read_duration, _PLACES),
-    RETRIES_OPTION: _option(_whole_number, _PLACES),
-    SUSPEND_OPTION: _option(_whole_number, _PLACES),
-    RULES_OPTION: _option(_incremental_rules, _STORED),
-    EXCLUDE_OPTION: _option(_any_text, _WITH),
-    MAINTENANCE_OPTION: _option(_BOOLEAN, _PLACES),
-    FILES_OPTION: _option(_whole_number, _PLACES),
-    VERSIONS_OPTION: _option(_whole_number, _PLACES),
-    RETENTION_OPTION: _option(read_duration, _PLACES),
-    INTERVAL_OPTION: _option(read_duration, _PLACES),
-    VERIFY_OPTION: _option(read_duration, _PLACES),
-    PARTS_OPTION: _option(_whole_number, _PLACES),
-    ENFORCE_OPTION: _option(_one_of("WARN", "FAIL"), _WITH | {Place.RESUME}),
-    MAX_STALENESS_KEY: _option(read_bound, _SESSION),
-    READ_CONSISTENCY_KEY: _option(_one_of("LATEST", SNAPSHOT), _SESSION),
-    DESCRIBE_KEY: _option(_one_of("HS2", "FLINK"), _SESSION),
-    STRICT_KEY: _option(_BOOLEAN, _DEFINITION),
-    FITTING_KEY: _option(_BOOLEAN, _DEFINITION),
-    MODE_KEY: _option(_any_text, _TARGET),
-    ENGINE_KEY: _option(_any_text, _TARGET),
-    KUBERNETES_KEY: _option(check_cluster_name, _TARGET),
-    YARN_KEY: _option(_any_text, _TARGET),
-    LOAD_ENGINE_KEY: _option(_any_text, _WITH),
-    PROJECT_KEY: _option(_any_text, _WITH | {Place.SESSION}),
-    DIALECT_OPTION: _option(_dialect, _SESSION),
-    JOB_INTERVAL_OPTION: _option(read_duration, _SESSION),
-    JOB_NAME_OPTION: _option(_any_text, _SESSION),
-    CONVERSION_KEY: _option(_BOOLEAN, _SERVER),
-    MAX_CONCURRENT_OPTION: _option(_any_text, _SERVER),
-    SCHEDULER_TYPE_OPTION: _option(_any_text, _SERVER),
-    STORE_KIND_OPTION: _option(_any_text, _SERVER),
-    STORE_PATH_OPTION: _option(_any_text, _SERVER),
+    DUPLICATES_KEY: _option(
+        _BOOLEAN,
+        _DEFINITION,
+        "Whether duplicate output names of a query are an error; otherwise they are numbered.",
+    ),
+    INITIALIZE_KEY: _option(
+        _one_of("ON_SCHEDULE", "ON_CREATE"),
+        _CREATION,
+        "When a table is loaded first: ON_SCHEDULE, or ON_CREATE before CREATE returns.",
+    ),
+    POLICY_KEY: _option(
+        lambda key, value: read_policy(value),
+        _PLACES,
+        "Which partitions a scheduled refresh covers: SCHEDULE_TIME, WINDOW_START or WINDOW.",
+    ),
+    ALIGNMENT_OPTION: _option(
+        _one_of("CRON", "INTERVAL"),
+        _PLACES,
+        "CRON, or INTERVAL for a freshness that cron cannot express.",
+    ),
+    CRON_OPTION: _option(
+        lambda key, value: check_cron(value.strip()),
+        _PLACES,
+        "Cron expression of the schedule, instead of one from the freshness.",
+    ),
+    TIMEZONE_OPTION: _option(
+        lambda key, value: read_timezone(value.strip()), _PLACES, "Time zone of the schedule."
+    ),
+    MISFIRE_OPTION: _option(
+        lambda key, value: read_misfire(value),
+        _PLACES,
+        "What follows missed refreshes: ONCE, SKIP or ALL.",
+    ),
+    JITTER_OPTION: _option(
+        read_duration, _PLACES, "Maximum delay of scheduled refreshes, which spreads their load."
+    ),
+    RETRIES_OPTION: _option(
+        _whole_number,
+        _PLACES,
+        "How often a scheduled refresh is retried after a transient failure.",
+    ),
+    SUSPEND_OPTION: _option(
+        _whole_number,
+        _PLACES,
+        "Consecutive failures after which a table is suspended; 0 for never.",
+    ),
+    RULES_OPTION: _option(
+        _incremental_rules,
+        _STORED,
+        "Rules that incremental refreshes may use, separated by commas.",
+    ),
+    EXCLUDE_OPTION: _option(_any_text, _WITH, "Sources whose changes trigger no refresh."),
+    MAINTENANCE_OPTION: _option(_BOOLEAN, _PLACES, "Whether the files of tables are maintained."),
+    FILES_OPTION: _option(
+        _whole_number,
+        _PLACES,
+        "Number of excess files from which a table is compacted; 0 for never.",
+    ),
+    VERSIONS_OPTION: _option(
+        _whole_number,
+        _PLACES,
+        "Maximum number of versions kept within the retention; 0 for no limit.",
+    ),
+    RETENTION_OPTION: _option(read_duration, _PLACES, "How long versions of a table are kept."),
+    INTERVAL_OPTION: _option(
+        read_duration, _PLACES, "Time between removals of files that no version needs."
+    ),
+    VERIFY_OPTION: _option(read_duration, _PLACES, "Time between two verifications of a table."),
+    PARTS_OPTION: _option(
+        _whole_number,
+        _PLACES,
+        "Parts into which rows are divided; each incremental refresh verifies one.",
+    ),
+    ENFORCE_OPTION: _option(
+        _one_of("WARN", "FAIL"),
+        _WITH | {Place.RESUME},
+        "Whether rows that violate the primary key fail a refresh or only warn.",
+    ),
+    MAX_STALENESS_KEY: _option(
+        read_bound, _SESSION, "Maximum age of rows that are read, and what follows for older ones."
+    ),
+    READ_CONSISTENCY_KEY: _option(
+        _one_of("LATEST", SNAPSHOT),
+        _SESSION,
+        "LATEST, or SNAPSHOT to read several tables at versions that agree.",
+    ),
+    DESCRIBE_KEY: _option(
+        _one_of("HS2", "FLINK"),
+        _SESSION,
+        "Columns of DESCRIBE: those of Hive (HS2) or of Flink (FLINK).",
+    ),
+    STRICT_KEY: _option(
+        _BOOLEAN,
+        _DEFINITION,
+        "Whether a freshness that does not match those of other tables is an error.",
+    ),
+    FITTING_KEY: _option(
+        _BOOLEAN, _DEFINITION, "Whether CONTINUOUS over sources without versions is an error."
+    ),
+    MODE_KEY: _option(
+        _any_text, _TARGET, "In which engine new tables are refreshed, as Flink names its targets."
+    ),
+    ENGINE_KEY: _option(
+        _any_text,
+        _TARGET,
+        "In which engine new tables are refreshed, by its section of the configuration.",
+    ),
+    KUBERNETES_KEY: _option(
+        check_cluster_name,
+        _TARGET,
+        "The cluster of a session, or the name of an application, on Kubernetes.",
+    ),
+    YARN_KEY: _option(_any_text, _TARGET, "The application of a session on YARN."),
+    LOAD_ENGINE_KEY: _option(_any_text, _WITH, "The engine that runs the first load of a table."),
+    PROJECT_KEY: _option(
+        _any_text, _WITH | {Place.SESSION}, "The project to which tables that are created belong."
+    ),
+    DIALECT_OPTION: _option(
+        _dialect, _SESSION, "Whether statements are Spark's SQL or Flink's: SPARK or FLINK."
+    ),
+    JOB_INTERVAL_OPTION: _option(read_duration, _SESSION, "How often a job commits."),
+    JOB_NAME_OPTION: _option(_any_text, _SESSION, "The name of the next job."),
+    CONVERSION_KEY: _option(_BOOLEAN, _SERVER, "Whether CREATE OR ALTER converts plain tables."),
+    MAX_CONCURRENT_OPTION: _option(_any_text, _SERVER, "How many refreshes run at once."),
+    SCHEDULER_TYPE_OPTION: _option(_any_text, _SERVER, "The scheduler of refreshes."),
+    STORE_KIND_OPTION: _option(_any_text, _SERVER, "Where catalogs are kept."),
+    STORE_PATH_OPTION: _option(_any_text, _SERVER, "The directory in which catalogs are kept."),
 }
 """Every option except ``partition.fields.<column>.*``."""

@@ -10,6 +10,7 @@ from tidegate_server.core.messages.answers import TableInfo
 from tidegate_server.core.messages.requests import Execute, OpenSession
 from tidegate_server.core.model.names import TableName
 from tidegate_server.gateway.command.dispatch import prepare
+from tidegate_server.gateway.options import OPTIONS
 
 BASE = (
     "CREATE MATERIALIZED TABLE m (a BIGINT COMMENT 'id', CONSTRAINT ct1 PRIMARY KEY(a) NOT "
@@ -167,7 +168,11 @@ def test_all_settings_are_tidegates_and_then_sparks(world: World) -> None:
     world.execute("SET spark.x.y = 1")
     world.engine.requests.clear()
     assert world.rows("SET") == [("execution.mode", "embedded")]
-    assert world.rows("SET -v") == [("execution.mode", "embedded", None, None)]
+    verbose = {key: rest for key, *rest in world.rows("SET -v")}
+    assert verbose["execution.mode"] == ["embedded", OPTIONS["execution.mode"].meaning, None]
+    assert verbose["pipeline.name"] == ["<undefined>", "The name of the next job.", None]
+    assert "workflow-scheduler.type" not in verbose  # which is not a session's
+    assert list(verbose) == sorted(verbose)
     assert [request.sql for request in world.engine.requests_of(Execute)] == ["SET", "SET -v"]
 
 

@@ -16,7 +16,12 @@ from tidegate_server.gateway.authorization.setting_checks import may_see
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition.notices import warn
 from tidegate_server.gateway.link.client import Engine
-from tidegate_server.gateway.options import check_session_option, is_tidegate_key
+from tidegate_server.gateway.options import (
+    OPTIONS,
+    Place,
+    check_session_option,
+    is_tidegate_key,
+)
 from tidegate_server.gateway.spark_session import run, session_zone
 
 _PAIRS = text_schema("key", "value")
@@ -106,16 +111,26 @@ def show_option(statement: ShowOption, context: Context) -> Result:
 
 
 def show_options(statement: ShowOptions, context: Context) -> Result:
-    """Return every setting that the user may see: Tidegate's, then Spark's as Spark lists them."""
+    """Return every setting that the user may see: Tidegate's, then Spark's as Spark lists them.
+
+    With ``-v``, also those that are not set.
+    """
     session, server = context.session.settings, context.services.config.options
     ours = {key: value for key, value in {**server, **session}.items() if is_tidegate_key(key)}
     schema = _VERBOSE if statement.verbose else _PAIRS
     listed = run("SET -v" if statement.verbose else "SET", context)
     with closing(listed):
         theirs = [tuple(row.values()) for batch in listed.batches(0) for row in batch.to_pylist()]
-    unexplained = [None] * (len(schema) - 2)
-    rows = [(key, ours[key], *unexplained) for key in sorted(ours)]
+    rows: list[tuple[str | None, ...]] = [(key, ours[key]) for key in sorted(ours)]
+    if statement.verbose:
+        shown = sorted(ours.keys() | {k for k, o in OPTIONS.items() if Place.SESSION in o.places})
+        rows = [(key, ours.get(key, _UNDEFINED), _meaning(key), None) for key in shown]
     return visible_settings(RowsResult(schema, rows + theirs), context)
+
+
+def _meaning(key: str) -> str | None:
+    option = OPTIONS.get(key)
+    return None if option is None else option.meaning
 
 
 def visible_settings(result: Result, context: Context) -> Result:
