@@ -248,3 +248,10 @@ def _rows_shown(page: Path) -> list[tuple[str, ...]]:
     """Return the body of the first table of a page."""
     lines = re.findall(r"^\|(.+)\|$", page.read_text("utf-8"), re.MULTILINE)
     return [tuple(cell.strip() for cell in line.split("|")) for line in lines[2:]]
+
+
+def test_each_test_that_a_page_names_exists() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "docs" / "flip-24.md").read_text())
+    assert len(named) > 30
+    for file, name in named:
+        assert f"def {name}(" in (ROOT / file).read_text(), (file, name)
