@@ -297,6 +297,13 @@ class Connection(Generic[Row]):
         finally:
             self._channel.close()
 
+    def abort(self) -> None:
+        """Hang up without a word to the server, which ends the session by itself.
+
+        It never blocks, and also frees threads that wait for a reply.
+        """
+        self._channel.close()
+
     def __enter__(self) -> Self:
         return self
 

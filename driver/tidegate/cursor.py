@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
@@ -18,7 +19,7 @@ from tidegate.errors import (
 )
 from tidegate.operation import Operation, OperationStatus
 from tidegate.parameters import Parameters, bind
-from tidegate.result import ResultSet
+from tidegate.result import Pause, ResultSet
 from tidegate.rows import Row, RowFactory, RowMaker, tuple_row
 from tidegate.status import check
 from tidegate.types import NestedType, type_code
@@ -32,7 +33,23 @@ logger = logging.getLogger(__name__)
 
 Description = list[tuple[str, str | NestedType, None, None, int | None, int | None, bool | None]]
 
+Message = tuple[type[Warning], Warning]
+
 _UNKNOWN_COUNT: Final = -1
+
+
+class Sums:
+    """Row count and messages of the statements of one ``executemany``."""
+
+    def __init__(self) -> None:
+        self.rowcount = 0
+        self.messages: list[Message] = []
+
+    def add(self, cursor: Cursor[Any]) -> None:
+        """Add those of the statement that a cursor ran last."""
+        known = self.rowcount >= 0 and cursor.rowcount >= 0
+        self.rowcount = self.rowcount + cursor.rowcount if known else _UNKNOWN_COUNT
+        self.messages += cursor.messages
 
 
 class Cursor(Generic[Row]):
@@ -51,7 +68,7 @@ class Cursor(Generic[Row]):
         self.row_factory = row_factory
         self.arraysize = 1
         """Default number of rows for ``fetchmany``."""
-        self.messages: list[tuple[type[Warning], Warning]] = []
+        self.messages: list[Message] = []
         """Warnings and notes of the server about the last statement, as PEP 249 has them."""
         self._closed = False
         self._operation: Operation | None = None
@@ -96,6 +113,16 @@ class Cursor(Generic[Row]):
         return self._rowcount
 
     @property
+    def settled(self) -> bool:
+        """Whether a statement ran to its end, as far as the cursor knows."""
+        return self._status is not None
+
+    @property
+    def row_ready(self) -> bool:
+        """Whether ``fetchone`` returns a row without a call to the server."""
+        return self._result is not None and self._result.ready
+
+    @property
     def columns_info(self) -> tuple[WireColumn, ...]:
         """The columns of the result with complete types."""
         return self._columns
@@ -138,7 +165,7 @@ class Cursor(Generic[Row]):
     ) -> Self:
         """Start a statement and return; ``poll`` and ``wait`` follow it."""
         self._refuse_closed()
-        self._forget()
+        self.discard()
         statement = operation if parameters is None else bind(operation, parameters)
         overlay = {key: str(value) for key, value in settings.items()} if settings else None
         request = ttypes.TExecuteStatementReq(
@@ -164,16 +191,18 @@ class Cursor(Generic[Row]):
         """
         self._refuse_closed()
         self.messages.clear()
-        total, messages = 0, []
+        sums = Sums()
         limit = self.connection.max_batch_bytes()
         for statement in insert_batches(operation, seq_of_parameters, limit):
             self.execute(statement, settings=settings)
-            messages += self.messages
-            known = total >= 0 and self._rowcount >= 0
-            total = total + self._rowcount if known else _UNKNOWN_COUNT
-        self._rowcount = total
-        self.messages[:] = messages
+            sums.add(self)
+        self.conclude(sums)
         return self
+
+    def conclude(self, sums: Sums) -> None:
+        """Show the sums of several statements as those of the last one."""
+        self._rowcount = sums.rowcount
+        self.messages[:] = sums.messages
 
     def poll(self) -> OperationStatus:
         """Ask how far the statement is; the server may hold the answer for some seconds.
@@ -207,6 +236,15 @@ class Cursor(Generic[Row]):
         if operation is not None:
             operation.cancel()
 
+    def discard(self) -> None:
+        """Free the last statement's result; cancels the statement if it still runs."""
+        operation, self._operation = self._operation, None
+        self._status, self._result, self._columns = None, None, ()
+        self._rowcount = _UNKNOWN_COUNT
+        self.messages.clear()
+        if operation is not None and not self.connection.closed:
+            operation.close()
+
     def fetch_logs(self) -> list[str]:
         """Return the lines of the statement's log that were not returned yet."""
         return self._require_operation().fetch_log()
@@ -217,11 +255,13 @@ class Cursor(Generic[Row]):
         :raises Error: at the end, if the statement failed.
         """
         operation = self._require_operation()
-        failure: DatabaseError | None = None
+        pause, failure = Pause(), None
         while self._status is None and failure is None:
             yield from operation.fetch_log()
+            started = monotonic()
             try:
-                self.poll()
+                if not self.poll().finished:
+                    pause.after(started)
             except DatabaseError as error:
                 failure = error
         while lines := operation.fetch_log():
@@ -369,7 +409,7 @@ class Cursor(Generic[Row]):
     def close(self) -> None:
         """Cancel a running statement and free the result; later calls do nothing."""
         if not self._closed:
-            self._forget()
+            self.discard()
             self._closed = True
 
     def __enter__(self) -> Self:
@@ -385,7 +425,7 @@ class Cursor(Generic[Row]):
 
     def _metadata(self, call: str, request_class: Any, **fields: Any) -> Self:
         self._refuse_closed()
-        self._forget()
+        self.discard()
         self._begin(call, request_class(self.connection.session_handle, **fields))
         return self.wait()
 
@@ -416,14 +456,6 @@ class Cursor(Generic[Row]):
         if self.row_factory is tuple_row:
             return None
         return self.row_factory([column.name for column in self._columns])
-
-    def _forget(self) -> None:
-        operation, self._operation = self._operation, None
-        self._status, self._result, self._columns = None, None, ()
-        self._rowcount = _UNKNOWN_COUNT
-        self.messages.clear()
-        if operation is not None and not self.connection.closed:
-            operation.close()
 
     def _require_operation(self) -> Operation:
         self._refuse_closed()

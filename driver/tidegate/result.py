@@ -28,11 +28,16 @@ class Pause:
 
     def after(self, started: float) -> None:
         """Sleep unless the call that began at ``started`` (monotonic seconds) was held."""
+        if seconds := self.seconds(started):
+            sleep(seconds)
+
+    def seconds(self, started: float) -> float:
+        """Return how long to sleep after the call that began at ``started``."""
         if monotonic() - started > _HELD:
             self._next = self._shortest
-            return
-        sleep(self._next)
-        self._next = min(self._next * 2, self._longest)
+            return 0.0
+        now, self._next = self._next, min(self._next * 2, self._longest)
+        return now
 
 
 class Page(Protocol):
@@ -114,6 +119,11 @@ class ResultSet:
         self._at = 0
         self._ended = False
 
+    @property
+    def ready(self) -> bool:
+        """Whether ``fetchone`` returns a row without a call to the server."""
+        return self._rows is not None and self._at < len(self._rows)
+
     def fetchone(self) -> Any | None:
         """Return the next row, None at the end."""
         if self._rows is None or self._at >= len(self._rows):
@@ -190,3 +200,10 @@ class ResultSet:
         if self._rows is None:
             self._rows = self._page.rows()
         return self._rows
+
+
+def concatenated(tables: Sequence[Any]) -> Any:
+    """Return the rows of several pyarrow Tables as one, without copying them."""
+    import pyarrow as pa
+
+    return pa.concat_tables(tables)
