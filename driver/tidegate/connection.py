@@ -29,6 +29,7 @@ from tidegate.errors import (
     server_message,
 )
 from tidegate.http import HttpTransport
+from tidegate.materialized.tables import MaterializedTables
 from tidegate.operation import cancel_request
 from tidegate.rows import Row, RowFactory
 from tidegate.status import check
@@ -163,6 +164,11 @@ class Connection(Generic[Row]):
     def session_handle(self) -> Any:
         """The server's handle of the session, for custom calls."""
         return self._handle
+
+    @property
+    def materialized_tables(self) -> MaterializedTables:
+        """The materialized tables of the server, as typed records."""
+        return MaterializedTables(self)
 
     @overload
     def cursor(self, row_factory: None = None) -> Cursor[Row]: ...

@@ -10,6 +10,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 from tidegate import connection as blocking
 from tidegate.aio.cursor import Cursor
+from tidegate.aio.materialized import MaterializedTables
 from tidegate.aio.worker import Worker
 from tidegate.cursor import Message
 from tidegate.rows import Row, RowFactory
@@ -67,6 +68,11 @@ class Connection(Generic[Row]):
     def blocking(self) -> blocking.Connection[Row]:
         """The connection that this one drives; its calls block the event loop."""
         return self._blocking
+
+    @property
+    def materialized_tables(self) -> MaterializedTables:
+        """The materialized tables of the server, as typed records."""
+        return MaterializedTables(self)
 
     @overload
     def cursor(self, row_factory: None = None) -> Cursor[Row]: ...

@@ -353,6 +353,10 @@ class Cursor(Generic[Row]):
         async with _Interruptible(self):
             return await self._worker.run(call)
 
+    async def read(self, call: Callable[[blocking.Cursor[Row]], T]) -> T:
+        """Run a function of the blocking cursor in the connection's thread."""
+        return await self._fetch(partial(call, self._blocking))
+
     async def interrupt(self) -> None:
         """End the statement on the server for a task that is being canceled."""
         driven = self._blocking
