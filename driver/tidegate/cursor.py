@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
@@ -384,9 +385,44 @@ class Cursor(Generic[Row]):
         """Return the next ``size`` rows as a ``pyarrow.Table``, fewer at the end."""
         return self._arrow(size)
 
+    def fetch_record_batches(self) -> Any:
+        """Return the rows that are left as a ``pyarrow.RecordBatchReader``.
+
+        It fetches page by page while it is read, so that memory is bounded. It ends with the
+        cursor's next statement, or when the cursor is closed.
+
+        :raises NotSupportedError: without pyarrow.
+        """
+        with _needing_arrow():
+            return self._rows().reader()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Export ``fetch_record_batches`` by Arrow's PyCapsule interface.
+
+        With it, ``polars.DataFrame(cursor)``, ``duckdb.from_arrow(cursor)`` and
+        ``pyarrow.table(cursor)`` read the rows that are left, once.
+
+        :raises ProgrammingError: if they were read in this way before.
+        """
+        if self._result is not None and self._result.streamed:
+            # A library that reads its source again would take nothing for the result.
+            raise ProgrammingError(
+                "the rows were read before",
+                sqlstate="HY010",
+                hint="Execute the statement again, or keep the rows with fetch_arrow_table().",
+            )
+        return self.fetch_record_batches().__arrow_c_stream__(requested_schema)
+
     def fetch_pandas(self) -> Any:
         """Return all rows that are left as a ``pandas.DataFrame``, by way of Arrow."""
         return self._arrow(None).to_pandas()
+
+    def fetch_polars(self) -> Any:
+        """Return all rows that are left as a ``polars.DataFrame``, by way of Arrow."""
+        with _needing_arrow():
+            import polars
+
+            return polars.from_arrow(self._rows().table())
 
     def __iter__(self) -> Iterator[Row]:
         return self
@@ -471,12 +507,8 @@ class Cursor(Generic[Row]):
         return self._result
 
     def _arrow(self, size: int | None) -> Any:
-        try:
+        with _needing_arrow():
             return self._rows().table(size)
-        except ModuleNotFoundError as error:
-            raise NotSupportedError(
-                f"Arrow results need {error.name}", hint="pip install 'tidegate[arrow]'"
-            ) from error
 
     def _cancel_interrupted(self, operation: Operation) -> None:
         try:
@@ -487,3 +519,14 @@ class Cursor(Generic[Row]):
     def _refuse_closed(self) -> None:
         if self._closed:
             raise InterfaceError("the cursor is closed", sqlstate="24000")
+
+
+@contextmanager
+def _needing_arrow() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        install = "polars" if error.name == "polars" else "'tidegate[arrow]'"
+        raise NotSupportedError(
+            f"Arrow results need {error.name}", hint=f"pip install {install}"
+        ) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic, sleep
 from typing import Any, Final, Protocol
 
@@ -118,6 +118,8 @@ class ResultSet:
         self._rows: list[Values] | None = None
         self._at = 0
         self._ended = False
+        self.streamed = False
+        """Whether a reader has come to the end."""
 
     @property
     def ready(self) -> bool:
@@ -160,13 +162,35 @@ class ResultSet:
 
         pieces, wanted = [], size
         while (wanted is None or wanted > 0) and self._more():
-            assert self._page is not None
-            left = self._page.length - self._at
-            count = left if wanted is None else min(left, wanted)
-            pieces.append(self._page.table().slice(self._at, count))
-            self._at += count
+            piece = self._page_table().slice(self._at, wanted)
+            self._at += (count := piece.num_rows)
+            pieces.append(piece)
             wanted = None if wanted is None else wanted - count
         return pa.concat_tables(pieces) if pieces else arrow.empty_table(self.columns)
+
+    def reader(self) -> Any:
+        """Return a pyarrow RecordBatchReader of all rows that are left, with one page in memory.
+
+        The first page is fetched now, since it has the types of the columns, but no row is taken
+        until the reader is read.
+        """
+        import pyarrow as pa
+
+        from tidegate import arrow
+
+        example = self._page_table() if self._more() else arrow.empty_table(self.columns)
+        return pa.RecordBatchReader.from_batches(example.schema, self._batches())
+
+    def _batches(self) -> Iterator[Any]:
+        while self._more():
+            rest = self._page_table().slice(self._at)
+            self._at += rest.num_rows
+            yield from rest.to_batches()
+        self.streamed = True
+
+    def _page_table(self) -> Any:
+        assert self._page is not None
+        return self._page.table()
 
     def _more(self) -> bool:
         """Make sure that the page has a row left, fetching the next one if need be."""

@@ -294,6 +294,19 @@ class Cursor(Generic[Row]):
         """Return the next ``size`` rows as a ``pyarrow.Table``, fewer at the end."""
         return await self._fetch(partial(self._blocking.fetchmany_arrow, size))
 
+    async def fetch_record_batches(self) -> AsyncIterator[Any]:
+        """Yield the rows that are left as ``pyarrow.RecordBatch`` with one page in memory.
+
+        :raises NotSupportedError: without pyarrow.
+        """
+        reader = await self._fetch(self._blocking.fetch_record_batches)
+        while (batch := await self._run(partial(next, reader, None))) is not None:
+            yield batch
+
+    async def fetch_polars(self) -> Any:
+        """Return all rows that are left as a ``polars.DataFrame``, by way of Arrow."""
+        return await self._fetch(self._blocking.fetch_polars)
+
     async def fetch_pandas(self) -> Any:
         """Return all rows that are left as a ``pandas.DataFrame``, by way of Arrow."""
         return await self._worker.run((await self.fetch_arrow_table()).to_pandas)
