@@ -29,6 +29,7 @@ from tidegate.errors import (
     server_message,
 )
 from tidegate.http import HttpTransport
+from tidegate.materialized.tables import MaterializedTables
 from tidegate.operation import cancel_request
 from tidegate.rows import Row, RowFactory
 from tidegate.status import check
@@ -164,6 +165,11 @@ class Connection(Generic[Row]):
         """The server's handle of the session, for custom calls."""
         return self._handle
 
+    @property
+    def materialized_tables(self) -> MaterializedTables:
+        """The materialized tables of the server, as typed records."""
+        return MaterializedTables(self)
+
     @overload
     def cursor(self, row_factory: None = None) -> Cursor[Row]: ...
     @overload
@@ -296,6 +302,13 @@ class Connection(Generic[Row]):
             logger.debug("the session could not be closed: %s", error)
         finally:
             self._channel.close()
+
+    def abort(self) -> None:
+        """Hang up without a word to the server, which ends the session by itself.
+
+        It never blocks, and also frees threads that wait for a reply.
+        """
+        self._channel.close()
 
     def __enter__(self) -> Self:
         return self

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
@@ -18,7 +20,7 @@ from tidegate.errors import (
 )
 from tidegate.operation import Operation, OperationStatus
 from tidegate.parameters import Parameters, bind
-from tidegate.result import ResultSet
+from tidegate.result import Pause, ResultSet
 from tidegate.rows import Row, RowFactory, RowMaker, tuple_row
 from tidegate.status import check
 from tidegate.types import NestedType, type_code
@@ -32,7 +34,23 @@ logger = logging.getLogger(__name__)
 
 Description = list[tuple[str, str | NestedType, None, None, int | None, int | None, bool | None]]
 
+Message = tuple[type[Warning], Warning]
+
 _UNKNOWN_COUNT: Final = -1
+
+
+class Sums:
+    """Row count and messages of the statements of one ``executemany``."""
+
+    def __init__(self) -> None:
+        self.rowcount = 0
+        self.messages: list[Message] = []
+
+    def add(self, cursor: Cursor[Any]) -> None:
+        """Add those of the statement that a cursor ran last."""
+        known = self.rowcount >= 0 and cursor.rowcount >= 0
+        self.rowcount = self.rowcount + cursor.rowcount if known else _UNKNOWN_COUNT
+        self.messages += cursor.messages
 
 
 class Cursor(Generic[Row]):
@@ -51,7 +69,7 @@ class Cursor(Generic[Row]):
         self.row_factory = row_factory
         self.arraysize = 1
         """Default number of rows for ``fetchmany``."""
-        self.messages: list[tuple[type[Warning], Warning]] = []
+        self.messages: list[Message] = []
         """Warnings and notes of the server about the last statement, as PEP 249 has them."""
         self._closed = False
         self._operation: Operation | None = None
@@ -96,6 +114,16 @@ class Cursor(Generic[Row]):
         return self._rowcount
 
     @property
+    def settled(self) -> bool:
+        """Whether a statement ran to its end, as far as the cursor knows."""
+        return self._status is not None
+
+    @property
+    def row_ready(self) -> bool:
+        """Whether ``fetchone`` returns a row without a call to the server."""
+        return self._result is not None and self._result.ready
+
+    @property
     def columns_info(self) -> tuple[WireColumn, ...]:
         """The columns of the result with complete types."""
         return self._columns
@@ -138,7 +166,7 @@ class Cursor(Generic[Row]):
     ) -> Self:
         """Start a statement and return; ``poll`` and ``wait`` follow it."""
         self._refuse_closed()
-        self._forget()
+        self.discard()
         statement = operation if parameters is None else bind(operation, parameters)
         overlay = {key: str(value) for key, value in settings.items()} if settings else None
         request = ttypes.TExecuteStatementReq(
@@ -164,16 +192,18 @@ class Cursor(Generic[Row]):
         """
         self._refuse_closed()
         self.messages.clear()
-        total, messages = 0, []
+        sums = Sums()
         limit = self.connection.max_batch_bytes()
         for statement in insert_batches(operation, seq_of_parameters, limit):
             self.execute(statement, settings=settings)
-            messages += self.messages
-            known = total >= 0 and self._rowcount >= 0
-            total = total + self._rowcount if known else _UNKNOWN_COUNT
-        self._rowcount = total
-        self.messages[:] = messages
+            sums.add(self)
+        self.conclude(sums)
         return self
+
+    def conclude(self, sums: Sums) -> None:
+        """Show the sums of several statements as those of the last one."""
+        self._rowcount = sums.rowcount
+        self.messages[:] = sums.messages
 
     def poll(self) -> OperationStatus:
         """Ask how far the statement is; the server may hold the answer for some seconds.
@@ -207,6 +237,15 @@ class Cursor(Generic[Row]):
         if operation is not None:
             operation.cancel()
 
+    def discard(self) -> None:
+        """Free the last statement's result; cancels the statement if it still runs."""
+        operation, self._operation = self._operation, None
+        self._status, self._result, self._columns = None, None, ()
+        self._rowcount = _UNKNOWN_COUNT
+        self.messages.clear()
+        if operation is not None and not self.connection.closed:
+            operation.close()
+
     def fetch_logs(self) -> list[str]:
         """Return the lines of the statement's log that were not returned yet."""
         return self._require_operation().fetch_log()
@@ -217,11 +256,13 @@ class Cursor(Generic[Row]):
         :raises Error: at the end, if the statement failed.
         """
         operation = self._require_operation()
-        failure: DatabaseError | None = None
+        pause, failure = Pause(), None
         while self._status is None and failure is None:
             yield from operation.fetch_log()
+            started = monotonic()
             try:
-                self.poll()
+                if not self.poll().finished:
+                    pause.after(started)
             except DatabaseError as error:
                 failure = error
         while lines := operation.fetch_log():
@@ -344,9 +385,44 @@ class Cursor(Generic[Row]):
         """Return the next ``size`` rows as a ``pyarrow.Table``, fewer at the end."""
         return self._arrow(size)
 
+    def fetch_record_batches(self) -> Any:
+        """Return the rows that are left as a ``pyarrow.RecordBatchReader``.
+
+        It fetches page by page while it is read, so that memory is bounded. It ends with the
+        cursor's next statement, or when the cursor is closed.
+
+        :raises NotSupportedError: without pyarrow.
+        """
+        with _needing_arrow():
+            return self._rows().reader()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Export ``fetch_record_batches`` by Arrow's PyCapsule interface.
+
+        With it, ``polars.DataFrame(cursor)``, ``duckdb.from_arrow(cursor)`` and
+        ``pyarrow.table(cursor)`` read the rows that are left, once.
+
+        :raises ProgrammingError: if they were read in this way before.
+        """
+        if self._result is not None and self._result.streamed:
+            # A library that reads its source again would take nothing for the result.
+            raise ProgrammingError(
+                "the rows were read before",
+                sqlstate="HY010",
+                hint="Execute the statement again, or keep the rows with fetch_arrow_table().",
+            )
+        return self.fetch_record_batches().__arrow_c_stream__(requested_schema)
+
     def fetch_pandas(self) -> Any:
         """Return all rows that are left as a ``pandas.DataFrame``, by way of Arrow."""
         return self._arrow(None).to_pandas()
+
+    def fetch_polars(self) -> Any:
+        """Return all rows that are left as a ``polars.DataFrame``, by way of Arrow."""
+        with _needing_arrow():
+            import polars
+
+            return polars.from_arrow(self._rows().table())
 
     def __iter__(self) -> Iterator[Row]:
         return self
@@ -369,7 +445,7 @@ class Cursor(Generic[Row]):
     def close(self) -> None:
         """Cancel a running statement and free the result; later calls do nothing."""
         if not self._closed:
-            self._forget()
+            self.discard()
             self._closed = True
 
     def __enter__(self) -> Self:
@@ -385,7 +461,7 @@ class Cursor(Generic[Row]):
 
     def _metadata(self, call: str, request_class: Any, **fields: Any) -> Self:
         self._refuse_closed()
-        self._forget()
+        self.discard()
         self._begin(call, request_class(self.connection.session_handle, **fields))
         return self.wait()
 
@@ -417,14 +493,6 @@ class Cursor(Generic[Row]):
             return None
         return self.row_factory([column.name for column in self._columns])
 
-    def _forget(self) -> None:
-        operation, self._operation = self._operation, None
-        self._status, self._result, self._columns = None, None, ()
-        self._rowcount = _UNKNOWN_COUNT
-        self.messages.clear()
-        if operation is not None and not self.connection.closed:
-            operation.close()
-
     def _require_operation(self) -> Operation:
         self._refuse_closed()
         if self._operation is None:
@@ -439,12 +507,8 @@ class Cursor(Generic[Row]):
         return self._result
 
     def _arrow(self, size: int | None) -> Any:
-        try:
+        with _needing_arrow():
             return self._rows().table(size)
-        except ModuleNotFoundError as error:
-            raise NotSupportedError(
-                f"Arrow results need {error.name}", hint="pip install 'tidegate[arrow]'"
-            ) from error
 
     def _cancel_interrupted(self, operation: Operation) -> None:
         try:
@@ -455,3 +519,14 @@ class Cursor(Generic[Row]):
     def _refuse_closed(self) -> None:
         if self._closed:
             raise InterfaceError("the cursor is closed", sqlstate="24000")
+
+
+@contextmanager
+def _needing_arrow() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        install = "polars" if error.name == "polars" else "'tidegate[arrow]'"
+        raise NotSupportedError(
+            f"Arrow results need {error.name}", hint=f"pip install {install}"
+        ) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic, sleep
 from typing import Any, Final, Protocol
 
@@ -28,11 +28,16 @@ class Pause:
 
     def after(self, started: float) -> None:
         """Sleep unless the call that began at ``started`` (monotonic seconds) was held."""
+        if seconds := self.seconds(started):
+            sleep(seconds)
+
+    def seconds(self, started: float) -> float:
+        """Return how long to sleep after the call that began at ``started``."""
         if monotonic() - started > _HELD:
             self._next = self._shortest
-            return
-        sleep(self._next)
-        self._next = min(self._next * 2, self._longest)
+            return 0.0
+        now, self._next = self._next, min(self._next * 2, self._longest)
+        return now
 
 
 class Page(Protocol):
@@ -113,6 +118,13 @@ class ResultSet:
         self._rows: list[Values] | None = None
         self._at = 0
         self._ended = False
+        self.streamed = False
+        """Whether a reader has come to the end."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether ``fetchone`` returns a row without a call to the server."""
+        return self._rows is not None and self._at < len(self._rows)
 
     def fetchone(self) -> Any | None:
         """Return the next row, None at the end."""
@@ -150,13 +162,35 @@ class ResultSet:
 
         pieces, wanted = [], size
         while (wanted is None or wanted > 0) and self._more():
-            assert self._page is not None
-            left = self._page.length - self._at
-            count = left if wanted is None else min(left, wanted)
-            pieces.append(self._page.table().slice(self._at, count))
-            self._at += count
+            piece = self._page_table().slice(self._at, wanted)
+            self._at += (count := piece.num_rows)
+            pieces.append(piece)
             wanted = None if wanted is None else wanted - count
         return pa.concat_tables(pieces) if pieces else arrow.empty_table(self.columns)
+
+    def reader(self) -> Any:
+        """Return a pyarrow RecordBatchReader of all rows that are left, with one page in memory.
+
+        The first page is fetched now, since it has the types of the columns, but no row is taken
+        until the reader is read.
+        """
+        import pyarrow as pa
+
+        from tidegate import arrow
+
+        example = self._page_table() if self._more() else arrow.empty_table(self.columns)
+        return pa.RecordBatchReader.from_batches(example.schema, self._batches())
+
+    def _batches(self) -> Iterator[Any]:
+        while self._more():
+            rest = self._page_table().slice(self._at)
+            self._at += rest.num_rows
+            yield from rest.to_batches()
+        self.streamed = True
+
+    def _page_table(self) -> Any:
+        assert self._page is not None
+        return self._page.table()
 
     def _more(self) -> bool:
         """Make sure that the page has a row left, fetching the next one if need be."""
@@ -190,3 +224,10 @@ class ResultSet:
         if self._rows is None:
             self._rows = self._page.rows()
         return self._rows
+
+
+def concatenated(tables: Sequence[Any]) -> Any:
+    """Return the rows of several pyarrow Tables as one, without copying them."""
+    import pyarrow as pa
+
+    return pa.concat_tables(tables)

@@ -290,6 +290,7 @@ class _Handler:
 
     def CloseOperation(self, request: Any) -> Any:
         self.server.calls.append(("CloseOperation", request))
+        self._operation(request).canceled.set()
         return ttypes.TCloseOperationResp(OK)
 
     def GetQueryId(self, request: Any) -> Any:

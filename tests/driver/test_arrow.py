@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import duckdb
+import polars as pl
 import pyarrow as pa
 import pytest
 
 import tidegate
 from tests.driver.fake_server import Answer, FakeServer
+from tidegate import aio
 from tidegate.wire.schema import WireType
 
 NATIVE = {"tidegate.result.format": "arrow"}
@@ -157,3 +161,86 @@ def test_a_table_is_made_of_thrift_columns_where_the_server_sends_no_arrow() -> 
 def test_rows_become_a_data_frame() -> None:
     with cursor_on([("n", "BIGINT")], [[stream(n=pa.array([1, 2]))]]) as cursor:
         assert list(cursor.fetch_pandas()["n"]) == [1, 2]
+
+
+def numbered_pages(count: int) -> list[list[bytes]]:
+    return [[stream(n=pa.array(range(at * 10, at * 10 + 10), pa.int32()))] for at in range(count)]
+
+
+def test_record_batches_are_fetched_while_they_are_read() -> None:
+    answers = {"q": Answer([("n", "INT")], streams=numbered_pages(6))}
+    with (
+        FakeServer(answers, configuration=NATIVE) as server,
+        tidegate.connect("127.0.0.1", server.port) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("q")
+        assert cursor.fetchmany(3) == [(0,), (1,), (2,)]
+        reader = cursor.fetch_record_batches()
+        assert reader.schema == pa.schema({"n": pa.int32()})
+        assert reader.read_next_batch().column(0).to_pylist() == list(range(3, 10))
+        assert len(server.requests("FetchResults")) == 1
+        assert reader.read_next_batch().column(0).to_pylist() == list(range(10, 20))
+        assert len(server.requests("FetchResults")) == 2
+        assert reader.read_all()["n"].to_pylist() == list(range(20, 60))
+        assert cursor.fetchone() is None
+
+
+def test_record_batches_of_no_rows_have_the_columns() -> None:
+    with cursor_on([("n", "INT"), ("at", "TIMESTAMP")], []) as cursor:
+        table = cursor.fetch_record_batches().read_all()
+        assert (table.num_rows, table.column_names) == (0, ["n", "at"])
+
+
+def test_record_batches_come_without_the_servers_arrow() -> None:
+    answer = Answer([("n", "INT")], [(n,) for n in range(25)], page=10)
+    with (
+        FakeServer({"q": answer}) as server,
+        tidegate.connect("127.0.0.1", server.port) as connection,
+        connection.cursor() as cursor,
+    ):
+        batches = list(cursor.execute("q").fetch_record_batches())
+        assert [batch.num_rows for batch in batches] == [10, 10, 5]
+
+
+def test_a_lost_connection_is_an_error_of_the_reader() -> None:
+    answers = {"q": Answer([("n", "INT")], streams=numbered_pages(3))}
+    with (
+        FakeServer(answers, configuration=NATIVE) as server,
+        tidegate.connect("127.0.0.1", server.port) as connection,
+        connection.cursor() as cursor,
+    ):
+        reader = cursor.execute("q").fetch_record_batches()
+        reader.read_next_batch()
+        server.drop_connections()
+        with pytest.raises(tidegate.OperationalError, match="connection lost"):
+            reader.read_all()
+
+
+def test_other_libraries_read_the_cursor() -> None:
+    pages = numbered_pages(3)
+    with cursor_on([("n", "INT")], pages) as cursor:
+        assert pl.DataFrame(cursor)["n"].sum() == 435
+    with cursor_on([("n", "INT")], pages) as cursor:
+        assert pa.table(cursor).num_rows == 30
+    with cursor_on([("n", "INT")], pages) as cursor:
+        relation = duckdb.from_arrow(cursor)
+        assert relation.sum("n").fetchall() == [(435,)]
+        with pytest.raises(duckdb.Error, match="the rows were read before"):
+            relation.sum("n").fetchall()
+    with cursor_on([("n", "INT")], pages) as cursor:
+        assert cursor.fetch_polars().shape == (30, 1)
+
+
+def test_batches_are_awaited() -> None:
+    async def work(port: int) -> None:
+        async with aio.connect("127.0.0.1", port=port) as connection:
+            cursor = await connection.cursor().execute("q")
+            sizes = [batch.num_rows async for batch in cursor.fetch_record_batches()]
+            assert sizes == [10, 10, 10]
+            await cursor.execute("q")
+            assert (await cursor.fetch_polars()).shape == (30, 1)
+
+    answers = {"q": Answer([("n", "INT")], streams=numbered_pages(3))}
+    with FakeServer(answers, configuration=NATIVE) as server:
+        asyncio.run(work(server.port))

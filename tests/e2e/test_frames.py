@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -89,3 +91,23 @@ def test_polars_reads_arrays_and_structs_through_sqlalchemy(server: Server) -> N
     engine.dispose()
     assert frame["s"].to_list()[1] == {"x": 1, "y": ["b"]}
     assert frame["a"].to_list() == [[0, 1], [1, 2], [2, 3]]
+
+
+MANY = (
+    "SELECT id, CAST(id AS DECIMAL(12, 2)) AS price, "
+    "timestamp_seconds(id) AS at, concat('n', id) AS name FROM range(120000)"
+)
+
+
+def test_polars_and_duckdb_read_a_large_result_from_the_cursor(server: Server) -> None:
+    total = 120_000 * 119_999 // 2
+    with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
+        frame = pl.DataFrame(cursor.execute(MANY))
+        assert frame.schema["price"] == pl.Decimal(12, 2)
+        assert (frame.height, frame["id"].sum()) == (120_000, total)
+        assert cursor.execute(MANY).fetch_polars().equals(frame)
+        cursor.execute(MANY)
+        found = duckdb.sql("SELECT count(DISTINCT name), sum(price), max(id) FROM cursor")
+        assert found.fetchall() == [(120_000, Decimal(total), 119_999)]
+        reader = cursor.execute(MANY).fetch_record_batches()
+        assert sum(batch.num_rows for batch in reader) == 120_000

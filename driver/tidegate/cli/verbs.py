@@ -21,8 +21,10 @@ from tidegate.cli.formats import Page
 from tidegate.cli.run import run_statement
 from tidegate.cli.script import Workbench
 from tidegate.cli.split import split
-from tidegate.lexical import quote_name, significant_tokens, unquote_name
-from tidegate.literals import literal
+from tidegate.errors import ProgrammingError
+from tidegate.lexical import significant_tokens
+from tidegate.materialized import statements
+from tidegate.materialized.statements import split_name
 
 _EXAMPLES = """\
 examples:
@@ -36,8 +38,6 @@ exit status: 0 done; 1 a statement failed, verify found a difference, or lag fou
 older than its FRESHNESS allows; 2 wrong usage; 3 no connection.
 """
 
-_PART = re.compile(r"`(?:[^`]|``)+`|[^`.\s]+")
-_NAME = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern})){{0,2}}")
 _DEFINITION = re.compile(r"CREATE (OR ALTER )?MATERIALIZED TABLE\b")
 
 Row = Mapping[str, object]
@@ -152,11 +152,11 @@ def _parser() -> argparse.ArgumentParser:
     own.add_argument(
         "--async", dest="wait", action="store_false", help="return the job id without waiting"
     )
-    for verb, summary in (
-        ("suspend", "Stop the refreshes of a table"),
-        ("resume", "Continue the refreshes of a table"),
+    for verb, summary, request in (
+        ("suspend", "Stop the refreshes of a table", _suspend),
+        ("resume", "Continue the refreshes of a table", _resume),
     ):
-        own = add_named(verb, summary, _alter(verb.upper()))
+        own = add_named(verb, summary, request)
         own.add_argument("--cascade", action="store_true", help="also those of its dependents")
     own = add("history", "List refreshes, newest first", _history)
     own.add_argument("name", type=_name, nargs="?", metavar="NAME", help="only of this table")
@@ -177,73 +177,66 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(given: argparse.Namespace) -> Request:
-    like = f" LIKE {literal(given.pattern)}" if given.pattern else ""
-    return Request(f"SHOW MATERIALIZED TABLES EXTENDED{like}")
+    return Request(statements.show_tables(like=given.pattern))
 
 
 def _show(given: argparse.Namespace) -> Request:
     if given.ddl:
-        return Request(f"SHOW CREATE MATERIALIZED TABLE {given.name}")
-    return Request(f"DESCRIBE MATERIALIZED TABLE EXTENDED {given.name}")
+        return Request(statements.show_create(given.name))
+    return Request(statements.describe(given.name))
 
 
 def _refresh(given: argparse.Namespace) -> Request:
-    words = [f"ALTER MATERIALIZED TABLE {given.name} REFRESH"]
-    words += ["FULL"] if given.full else ["INCREMENTAL"] if given.incremental else []
-    if given.partition:
-        values = ", ".join(
-            f"{quote_name(name)} = {literal(value)}" for name, value in given.partition
+    return Request(
+        statements.refresh(
+            given.name,
+            kind="FULL" if given.full else "INCREMENTAL" if given.incremental else None,
+            partition=given.partition,
+            cascade=given.cascade and given.cascade.upper(),
+            wait=given.wait,
         )
-        words.append(f"PARTITION ({values})")
-    if given.cascade:
-        words.append(f"CASCADE {given.cascade.upper()}")
-    words.append("SYNC" if given.wait else "ASYNC")
-    return Request(" ".join(words))
-
-
-def _alter(word: str) -> Callable[[argparse.Namespace], Request]:
-    return lambda given: Request(
-        f"ALTER MATERIALIZED TABLE {given.name} {word}{' CASCADE' if given.cascade else ''}"
     )
 
 
+def _suspend(given: argparse.Namespace) -> Request:
+    return Request(statements.suspend(given.name, cascade=given.cascade))
+
+
+def _resume(given: argparse.Namespace) -> Request:
+    return Request(statements.resume(given.name, cascade=given.cascade))
+
+
 def _history(given: argparse.Namespace) -> Request:
-    of = f" FOR {given.name}" if given.name else ""
-    errors = " ERRORS" if given.errors else ""
-    return Request(f"SHOW REFRESH HISTORY{of} LIMIT {given.limit}{errors}")
+    return Request(statements.show_history(given.name, limit=given.limit, errors=given.errors))
 
 
 def _lineage(given: argparse.Namespace) -> Request:
-    return Request(f"SHOW LINEAGE {given.name}{' COLUMNS' if given.columns else ''}")
+    return Request(statements.show_lineage(given.name, columns=given.columns))
 
 
 def _verify(given: argparse.Namespace) -> Request:
-    version = f" VERSION {given.version}" if given.version is not None else ""
     return Request(
-        f"VERIFY MATERIALIZED TABLE {given.name}{version}",
+        statements.verify(given.name, version=given.version),
         alarming=lambda row: row["equal"] is not True,
     )
 
 
 def _lag(given: argparse.Namespace) -> Request:
-    wanted = [part.lower() for part in _parts(given.name or "")]
+    wanted = [part.lower() for part in split_name(given.name)] if given.name else []
 
     def keep(row: Row) -> bool:
         full = [str(row[column]).lower() for column in ("catalog", "database", "table")]
         return full[len(full) - len(wanted) :] == wanted
 
-    return Request("SHOW LAG", keep=keep, alarming=lambda row: row["breached"] is True)
+    return Request(statements.show_lag(), keep=keep, alarming=lambda row: row["breached"] is True)
 
 
 def _name(text: str) -> str:
-    """Return a table's name with each part quoted."""
-    if not _NAME.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"expected [[CATALOG.]SCHEMA.]TABLE, got {text!r}")
-    return ".".join(map(quote_name, _parts(text)))
-
-
-def _parts(name: str) -> list[str]:
-    return list(map(unquote_name, _PART.findall(name)))
+    try:
+        split_name(text)
+    except ProgrammingError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -445,7 +445,7 @@ _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
     s.ShowVersions: lambda g: s.ShowVersions(name=g.name(), definition=g.chance()),
     s.ShowCreateTable: lambda g: s.ShowCreateTable(name=g.name()),
     s.DescribeTable: lambda g: s.DescribeTable(
-        name=g.name(), extended=g.chance(), as_json=g.chance()
+        name=g.name(), materialized=g.chance(), extended=g.chance(), as_json=g.chance()
     ),
     s.Explain: Generator.explain,
     s.SetOption: lambda g: s.SetOption(key=g.text(), value=g.text()),

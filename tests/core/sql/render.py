@@ -344,9 +344,10 @@ def _show_tables(statement: ShowMaterializedTables) -> str:
 
 
 def _describe(statement: DescribeTable) -> str:
+    kind = " MATERIALIZED TABLE" if statement.materialized else ""
     extended = " EXTENDED" if statement.extended else ""
     as_json = " AS JSON" if statement.as_json else ""
-    return f"DESCRIBE{extended} {_name(statement.name)}{as_json}"
+    return f"DESCRIBE{kind}{extended} {_name(statement.name)}{as_json}"
 
 
 def _explain(statement: Explain) -> str:

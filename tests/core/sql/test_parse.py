@@ -358,6 +358,7 @@ def test_describe_of_a_table_in_its_forms() -> None:
     assert parse("show /* x */ create table d.t") == ShowCreateTable(name=("d", "t"))
     assert parse("DESC d.t") == DescribeTable(name=("d", "t"))
     assert parse("DESCRIBE TABLE EXTENDED t") == DescribeTable(name=("t",), extended=True)
+    assert parse("DESC MATERIALIZED TABLE t") == DescribeTable(name=("t",), materialized=True)
 
 
 _WORDS = st.sampled_from(

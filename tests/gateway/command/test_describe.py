@@ -7,7 +7,10 @@ import json
 import pytest
 
 from tests.gateway.command.fakes import NOW, Column, Schema, World, analysis
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.messages.answers import TableInfo
 from tidegate_server.core.messages.requests import Execute
+from tidegate_server.core.model.names import TableName
 
 TEXT = (
     "CREATE MATERIALIZED TABLE m (PRIMARY KEY(a) NOT ENFORCED, u AS upper(b) COMMENT 'loud', "
@@ -95,3 +98,19 @@ def test_flinks_format_has_keys_extras_and_watermarks(described_world: World) ->
 def test_anything_else_goes_to_spark_as_written(world: World) -> None:
     world.execute("DESC  plain -- x")
     assert [request.sql for request in world.engine.requests_of(Execute)] == ["DESC  plain -- x"]
+
+
+def test_the_statement_may_say_that_the_table_is_materialized(described_world: World) -> None:
+    said = described_world.rows("DESCRIBE MATERIALIZED TABLE EXTENDED m")
+    assert said == described_world.rows("DESCRIBE EXTENDED m")
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("nowhere", Code.MT_NOT_FOUND), ("plain", Code.MT_WRONG_KIND)]
+)
+def test_it_has_to_be_one_then(described_world: World, name: str, code: Code) -> None:
+    plain = TableName("spark_catalog", "d", "plain")
+    described_world.engine.plain = (TableInfo(name=plain, type="TABLE"),)
+    with pytest.raises(ServerError) as caught:
+        described_world.rows(f"DESCRIBE MATERIALIZED TABLE EXTENDED {name} AS JSON")
+    assert caught.value.code == code.name

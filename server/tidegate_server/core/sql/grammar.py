@@ -241,11 +241,15 @@ def _describe(at: Cursor) -> Statement:
     described = external.describe(at)
     if described is not None:
         return described
-    if not at.accept("TABLE") and at.sees("MATERIALIZED", "TABLE") and at.sees_name(2):
+    materialized = not at.accept("TABLE") and at.sees("MATERIALIZED", "TABLE") and at.sees_name(2)
+    if materialized:
         at.expect("MATERIALIZED", "TABLE")
     extended = at.accept_any("EXTENDED", "FORMATTED") is not None
     return DescribeTable(
-        name=clauses.table_name(at), extended=extended, as_json=at.accept("AS", "JSON")
+        name=clauses.table_name(at),
+        materialized=materialized,
+        extended=extended,
+        as_json=at.accept("AS", "JSON"),
     )
 
 

@@ -439,6 +439,8 @@ class DescribeTable:
     """DESCRIBE of any table; only the catalog knows whether it is a materialized one."""
 
     name: Name
+    materialized: bool = False
+    """Whether the statement says that it is one."""
     extended: bool = False
     as_json: bool = False
 

@@ -141,7 +141,8 @@ def any_table(
     statement: st.DescribeTable | st.ShowCreateTable, text: str, context: Context
 ) -> None:
     """Check a statement about a table that is either materialized or Spark's."""
-    if resolve.find(statement.name, context) is None:
+    says_so = isinstance(statement, st.DescribeTable) and statement.materialized
+    if resolve.find(statement.name, context) is None and not says_so:
         judge(survey_for_judgement(spark_text(text), context), context)
     else:
         _require(Action.SEE, statement.name, context)

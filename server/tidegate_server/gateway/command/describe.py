@@ -29,8 +29,13 @@ _FLINK = text_schema("name", "type", "null", "key", "extras", "watermark")
 
 
 def describe(statement: DescribeTable, text: str, context: Context) -> Result:
-    """Describe a materialized table; for anything else, pass ``text`` to Spark."""
-    table = resolve.find(statement.name, context)
+    """Describe a materialized table; for anything else, pass ``text`` to Spark.
+
+    :raises ServerError: MT_NOT_FOUND or MT_WRONG_KIND if the statement says that it is
+        materialized, and it is not.
+    """
+    look = resolve.materialized_table if statement.materialized else resolve.find
+    table = look(statement.name, context)
     if table is None:
         return spark_session.describe(text, context)
     definition = table.definition
