@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 pytestmark = pytest.mark.spark
@@ -50,6 +51,25 @@ def test_a_long_result_streams_through(server: Any) -> None:
     done = tidegate(server, "--format", "csv", "--no-header", "-e", "SELECT id FROM range(12345)")
     assert done.stdout.split() == [str(number) for number in range(12345)]
     assert done.stderr.startswith("12345 rows (")
+
+
+def test_a_result_is_written_as_parquet_with_its_types(server: Any, tmp_path: Path) -> None:
+    query = "SELECT id, CAST(id AS DECIMAL(10, 2)) AS d, DATE'2026-01-31' AS day FROM range(12345)"
+    with (tmp_path / "rows.parquet").open("wb") as file:
+        done = subprocess.run(
+            [sys.executable, "-c", MAIN, "-u", server.url, "--format", "parquet", "-e", query],
+            stdout=file,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    table = pq.read_table(tmp_path / "rows.parquet")
+    assert [str(field.type) for field in table.schema] == [
+        "int64",
+        "decimal128(10, 2)",
+        "date32[day]",
+    ]
+    assert table.column("id").to_pylist() == list(range(12345))
 
 
 def test_warnings_and_notes_are_written(server: Any, schema: str) -> None:

@@ -14,7 +14,7 @@ from typing import NoReturn
 from tidegate._version import __version__
 from tidegate.cli.contexts import Preparation, SessionContext, read_context
 from tidegate.cli.files import UnreadableFileError
-from tidegate.cli.formats import FORMATS
+from tidegate.cli.formats import FILE_FORMATS, FORMATS
 from tidegate.cli.settings import (
     ResultMode,
     Settings,
@@ -360,8 +360,8 @@ def add_format(group: argparse._ArgumentGroup) -> None:
     """Add the arguments about how results are written."""
     group.add_argument(
         "--format",
-        choices=tuple(FORMATS),
-        help="how results are written (default: table)",
+        choices=(*FORMATS, *FILE_FORMATS),
+        help="how results are written (default: table); arrow and parquet are files of one query",
     )
     group.add_argument("--no-header", action="store_true", help="leave the column names out")
     group.add_argument(

@@ -26,6 +26,10 @@ class MissingExtraError(Exception):
     """A feature needs an optional package; the message says what to install."""
 
 
+class FormatError(Exception):
+    """A result cannot be written in the chosen format; the message says why."""
+
+
 def text_of(value: object, *, null: str) -> str:
     """Return a value as one would write it in a report."""
     match value:
@@ -130,6 +134,20 @@ FORMATS: dict[str, Format] = {
     "json": write_json,
     "markdown": write_markdown,
 }
+
+
+FILE_FORMATS = ("arrow", "parquet")
+"""Formats of files, each with the rows of one query; ``arrow_files`` writes them."""
+
+
+def writer_of(name: str) -> Format:
+    """Return what writes rows as text.
+
+    :raises FormatError: for a format of files.
+    """
+    if name in FILE_FORMATS:
+        raise FormatError(f"The format {name} is for the rows of a query only.")
+    return FORMATS[name]
 
 
 def _write_page(columns: Sequence[str], page: Page, out: TextIO, header: bool) -> None:

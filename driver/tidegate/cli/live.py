@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import tidegate
-from tidegate.cli.formats import FORMATS, Page
+from tidegate.cli.formats import Page, writer_of
 from tidegate.cli.live_query import (
     OP,
     LiveQuery,
@@ -213,7 +213,7 @@ def _follow_changes(client: _Client, sql: str) -> None:
     display, started = client.display, time.monotonic()
     changelog = _begin(client, query)
     names = [OP, *changelog.names]
-    FORMATS[display.format](names, changelog.pages(), display.out, display.header)
+    writer_of(display.format)(names, changelog.pages(), display.out, display.header)
     display.count_rows(changelog.count, started)
     raise LiveQueryEndedError
 

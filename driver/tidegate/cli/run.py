@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import signal
 import threading
@@ -11,9 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import TextIO, TypeVar
+from typing import BinaryIO, TextIO, TypeVar
 
-from tidegate.cli.formats import FORMATS, PAGE_ROWS, Page
+from tidegate.cli.arrow_files import write_batches
+from tidegate.cli.formats import FILE_FORMATS, PAGE_ROWS, FormatError, Page, writer_of
 from tidegate.connection import Connection
 from tidegate.cursor import Cursor
 from tidegate.errors import Error, Warning
@@ -47,6 +49,22 @@ class Display:
     header: bool = True
     quiet: bool = False
     progress: bool = False
+    file_written: bool = False
+    """Whether ``out`` has a result in one of FILE_FORMATS, which has an end of its own."""
+
+    def claim_file(self) -> BinaryIO:
+        """Return the stream for the bytes of a result in one of FILE_FORMATS.
+
+        :raises FormatError: if a person reads it, or if it has a result already.
+        """
+        if self.out.isatty():
+            raise FormatError(f"A terminal cannot show {self.format}: add > FILE.")
+        if self.file_written:
+            raise FormatError(f"A file of {self.format} has one result: write this one to another.")
+        if not isinstance(self.out, io.TextIOWrapper):
+            raise FormatError(f"{self.format} cannot be recorded: leave !record out.")
+        self.file_written = True
+        return self.out.buffer
 
     def notice(self, text: str) -> None:
         """Write a line about a statement, on the error stream unless a person reads both."""
@@ -191,14 +209,25 @@ def _run(
         if cursor.description is None:
             _report_success(cursor, display)
             return
+        if display.format in FILE_FORMATS and edit is None and chosen is None:
+            count = _write_file(work, cursor, display)
+            display.count_rows(count, started)
+            return
         names: Sequence[str] = [str(column[0]) for column in cursor.description]
         pages: Iterable[Page] = work.pages(cursor)
         if edit is not None:
             names, pages = edit(names, pages)
         if chosen is not None:
             names, pages = _project(names, pages, chosen)
-        count = FORMATS[display.format](names, pages, display.out, display.header)
+        count = writer_of(display.format)(names, pages, display.out, display.header)
     display.count_rows(count, started)
+
+
+def _write_file(work: Background, cursor: Cursor, display: Display) -> int:
+    out = display.claim_file()
+    batches = work.call(cursor, cursor.fetch_record_batches)
+    one_by_one = iter(lambda: work.call(cursor, lambda: next(batches, None)), None)
+    return write_batches(display.format, batches.schema, one_by_one, out)
 
 
 def _execute(cursor: Cursor, sql: str, note: Note | None) -> None:

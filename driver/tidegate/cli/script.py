@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 import tidegate
 from tidegate.cli.arguments import Target
 from tidegate.cli.contexts import Preparation
-from tidegate.cli.formats import FORMATS, MissingExtraError
+from tidegate.cli.formats import FormatError, MissingExtraError, writer_of
 from tidegate.cli.live import run_live
 from tidegate.cli.report import describe_error
 from tidegate.cli.run import Display, run_statement, show_messages
@@ -205,7 +205,7 @@ def _apply_setting(bench: Workbench, sql: str, setting: SetResultMode | ResetRes
     match setting:
         case SetResultMode(None):
             row = (RESULT_MODE, bench.result_mode.value)
-            FORMATS[display.format](("key", "value"), [[row]], display.out, display.header)
+            writer_of(display.format)(("key", "value"), [[row]], display.out, display.header)
         case SetResultMode(str(value)):
             try:
                 bench.result_mode = parse_result_mode(value)
@@ -233,7 +233,7 @@ def run_safely(
         bench.display.write_error(describe_error(error, part, source))
     except PreparationError as error:
         bench.display.write_error(str(error))
-    except (CommandError, MissingExtraError, NotConnectedError) as error:
+    except (CommandError, FormatError, MissingExtraError, NotConnectedError) as error:
         where = f"{source}:{part.line}: " if part is not None and source is not None else ""
         bench.display.write_error(f"{where}ERROR {error}")
     return False

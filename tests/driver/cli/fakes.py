@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import pyarrow as pa
+
 import tidegate
 from tidegate.operation import OperationState, OperationStatus
 
@@ -111,6 +113,11 @@ class FakeCursor:
     def fetchmany(self, size: int) -> list[Sequence[object]]:
         taken, self._rows = self._rows[:size], self._rows[size:]
         return taken
+
+    def fetch_record_batches(self) -> pa.RecordBatchReader:
+        columns = zip(*self.fetchall(), strict=True)
+        table = pa.table(dict(zip(self._answer.columns, columns, strict=True)))
+        return table.to_reader()
 
     def fetchall(self) -> list[Sequence[object]]:
         return self.fetchmany(len(self._rows))

@@ -6,12 +6,22 @@ import datetime
 import io
 import json
 import sys
+from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from tests.driver.cli.fakes import Answer, FakeServer
+from tidegate.cli import main
+from tidegate.cli.commands import run_command
 from tidegate.cli.formats import FORMATS, MissingExtraError, text_of
+from tidegate.cli.run import Display
+from tidegate.cli.script import Workbench, run_text
+from tidegate.dsn import ConnectOptions
 
 COLUMNS = ["n", "text"]
 PAGES = [[(1, "a"), (None, None)], [(3, "x,y")]]
@@ -123,3 +133,62 @@ def test_a_table_without_its_package_names_the_extra(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "tabulate", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'tidegate\[shell\]'"):
         format_pages("table")
+
+
+@pytest.fixture
+def written(
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, Path]]:
+    """Runs the command line with a file as standard output; returns status and file."""
+    server.answers["SELECT"] = Answer(["a", "b"], [(1, "x"), (2, None)])
+
+    def run(*arguments: str) -> tuple[int, Path]:
+        path = tmp_path / "out"
+        with path.open("w") as file:
+            monkeypatch.setattr(sys, "stdout", file)
+            return main(arguments, connect=server.connect), path
+
+    return run
+
+
+def test_a_result_becomes_a_file_of_arrow_or_parquet(
+    written: Callable[..., tuple[int, Path]],
+) -> None:
+    status, path = written("--format", "parquet", "-e", "SELECT")
+    assert (status, pq.read_table(path).to_pydict()) == (0, {"a": [1, 2], "b": ["x", None]})
+    status, path = written("--format", "arrow", "-e", "SET a = b; SELECT")
+    assert status == 0
+    with pa.OSFile(str(path)) as file:
+        assert pa.ipc.open_file(file).read_all().to_pydict() == {"a": [1, 2], "b": ["x", None]}
+
+
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        ("SELECT; SELECT", "A file of parquet has one result: write this one to another."),
+        ("SET sql-client.execution.result-mode", "parquet is for the rows of a query only."),
+        ("!tables", "parquet is for the rows of a query only."),
+    ],
+)
+def test_what_is_no_file_of_parquet_is_refused(
+    written: Callable[..., tuple[int, Path]],
+    capsys: pytest.CaptureFixture[str],
+    script: str,
+    problem: str,
+) -> None:
+    statements = script.split("; ")
+    status, _ = written("--format", "parquet", *(x for each in statements for x in ("-e", each)))
+    assert status == 1
+    assert problem in capsys.readouterr().err
+
+
+def test_a_terminal_gets_no_file(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    server.answers["SELECT"] = Answer(["a"], [(1,)])
+    bench = Workbench(Display(Terminal(), sys.stderr, format="arrow"), server.connect)
+    bench.open(ConnectOptions())
+    assert not run_text(bench, "SELECT", command=run_command)
+    assert "A terminal cannot show arrow: add > FILE." in capsys.readouterr().err
