@@ -64,7 +64,8 @@ class Display:
         if not isinstance(self.out, io.TextIOWrapper):
             raise FormatError(f"{self.format} cannot be recorded: leave !record out.")
         self.file_written = True
-        return self.out.buffer
+        stream: BinaryIO = self.out.buffer
+        return stream
 
     def notice(self, text: str) -> None:
         """Write a line about a statement, on the error stream unless a person reads both."""
