@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from ssl import SSLContext
@@ -117,8 +118,10 @@ def connect(
 ) -> Connection[_Row]:
     """Open a session on a HiveServer2.
 
-    :param host: name or address, ``localhost`` if left out; or a URL, ``tidegate://…`` or
-        ``jdbc:hive2://…``, whose parts the other arguments override.
+    :param host: name or address; several, each perhaps with ``:port``, are separated by commas and
+        tried in this order; or a URL, ``tidegate://…`` or ``jdbc:hive2://…``, whose parts the other
+        arguments override. Without host, port and socket the URL in the environment variable
+        ``TIDEGATE_URL`` is used, or else ``localhost``.
     :param port: 10000 if left out.
     :param user: the user of the operating system if left out.
     :param auth: ``NONE`` (SASL without authentication, the default), ``PASSWORD``, ``LDAP`` or
@@ -128,7 +131,8 @@ def connect(
     :param settings: settings of the session, as SET would make them; a key beginning with
         ``hivevar:`` is a variable.
     :param socket: path of the Unix socket on which the server listens, instead of host and port.
-    :param connect_timeout: seconds in which the session must open, 60 if left out.
+    :param connect_timeout: seconds in which the session must open, 60 if left out; of several
+        hosts each has as many.
     :param timeout: seconds that one reply may take, unlimited if left out. A statement that runs
         long takes many replies, and the server may hold each of them for 5 seconds.
     :param query_timeout: seconds that a statement may run on the server.
@@ -146,6 +150,8 @@ def connect(
     :raises OperationalError: if the server cannot be reached, refuses or has no such schema.
     :raises InterfaceError: if the URL is malformed.
     """
+    if host is None and port is None and socket is None:
+        host = os.environ.get("TIDEGATE_URL") or None
     options = parse_url(host) if host is not None and is_url(host) else ConnectOptions()
     given: dict[str, Any] = {
         "host": None if host is None or is_url(host) else host,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from types import TracebackType
@@ -86,6 +86,32 @@ class Connection(Generic[Row]):
         self._closing = threading.Lock()
         self._closed = False
         self._max_batch_bytes: int | None = None
+        self._connect(options.alternatives())
+        self._channel.set_timeout(options.timeout)
+
+    def _connect(self, alternatives: Sequence[ConnectOptions]) -> None:
+        """Open the session on the first server that can be used.
+
+        Only what fails before a session is open leads to the next one, so nothing is done twice.
+        """
+        failures = []
+        for options in alternatives:
+            self._options = options
+            try:
+                return self._connect_to(options)
+            except OperationalError as error:
+                # A server that refuses the login is up; the others would refuse it, too.
+                if len(alternatives) == 1 or not (error.sqlstate or "").startswith("08"):
+                    raise
+                logger.info("%s cannot be used: %s", options.address, error)
+                failures.append(error)
+        raise OperationalError(
+            f"none of {len(alternatives)} servers can be used: {'; '.join(map(str, failures))}",
+            sqlstate="08001",
+            hint="Check hosts and ports, and that one of the servers runs.",
+        ) from failures[-1]
+
+    def _connect_to(self, options: ConnectOptions) -> None:
         self._channel = Channel(options, self._factory)
         try:
             self._open_session()
@@ -95,7 +121,6 @@ class Connection(Generic[Row]):
             if lost and isinstance(error, OperationalError) and error.sqlstate != "28000":
                 raise _no_session(options, error) from error
             raise
-        self._channel.set_timeout(options.timeout)
 
     def _dial(self) -> SocketTransport | HttpTransport:
         options = self._options

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ssl import SSLContext
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -68,7 +69,17 @@ class ConnectOptions:
     @property
     def address(self) -> str:
         """Where the server listens, for messages."""
-        return self.socket or f"{self.host}:{self.port}"
+        return self.socket or (self.host if "," in self.host else f"{self.host}:{self.port}")
+
+    def alternatives(self) -> tuple[ConnectOptions, ...]:
+        """Return the options for each of the hosts, ``name[:port]`` separated by commas.
+
+        :raises InterfaceError: if one of them is malformed.
+        """
+        if "," not in self.host or self.socket:
+            return (self,)
+        found = (_address(each.strip(), self.port) for each in self.host.split(","))
+        return tuple(replace(self, host=host, port=port) for host, port in found)
 
 
 def is_url(text: str) -> bool:
@@ -96,8 +107,10 @@ def parse_url(url: str) -> ConnectOptions:
 
 def _parse_native(url: str) -> ConnectOptions:
     """``tidegate://user:password@host:port/schema?auth=…&timeout=…&setting=…``"""
+    several = _hosts(url)
     try:
-        parts = urlsplit(url)
+        # Libraries know no URL with several hosts.
+        parts = urlsplit(url if several is None else _with_host(url, several, "several"))
         port = parts.port
     except ValueError as error:
         raise InterfaceError(f"the URL is malformed: {error}") from None
@@ -105,7 +118,7 @@ def _parse_native(url: str) -> ConnectOptions:
     timeout = query.pop("timeout", None)
     fetch_size = query.pop("fetch_size", None)
     return ConnectOptions(
-        host=parts.hostname or "localhost",
+        host=several or parts.hostname or "localhost",
         port=DEFAULT_PORT if port is None else port,
         socket=query.pop("socket", None),
         user=None if parts.username is None else unquote(parts.username),
@@ -162,14 +175,37 @@ def _parse_jdbc(rest: str) -> ConnectOptions:
     )
 
 
-def _address(address: str) -> tuple[str, int]:
+def _authority(url: str) -> str:
+    return re.split("[/?#]", url.partition("://")[2], maxsplit=1)[0]
+
+
+def _hosts(url: str) -> str | None:
+    """Return the hosts of a URL, None if it has one.
+
+    :raises InterfaceError: if one of several is malformed.
+    """
+    hosts = _authority(url).rpartition("@")[2]
+    if "," not in hosts:
+        return None
+    _address(hosts)
+    return hosts
+
+
+def _with_host(url: str, hosts: str, host: str) -> str:
+    authority = _authority(url)
+    return url.replace(authority, authority.removesuffix(hosts) + host, 1)
+
+
+def _address(address: str, default: int = DEFAULT_PORT) -> tuple[str, int]:
     if not address:
         raise InterfaceError("the URL names no host; an embedded Hive is not available")
     if "," in address:
-        raise NotSupportedError(f"several hosts in one URL are not supported: {address}")
+        for each in address.split(","):
+            _address(each)
+        return address, DEFAULT_PORT
     try:
         parts = urlsplit(f"//{address}")
-        return parts.hostname or "localhost", DEFAULT_PORT if parts.port is None else parts.port
+        return parts.hostname or "localhost", default if parts.port is None else parts.port
     except ValueError as error:
         raise InterfaceError(f"the address {address} is malformed: {error}") from None
 

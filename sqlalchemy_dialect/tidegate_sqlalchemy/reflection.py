@@ -56,6 +56,13 @@ class ReflectionMixin:
         return self._names_of(connection, schema, "MATERIALIZED_TABLE")
 
     @cache
+    def get_materialized_view_names(
+        self, connection: Connection, schema: str | None = None, **kw: Any
+    ) -> list[str]:
+        """Return the names of materialized tables, which ``get_table_names`` lists, too."""
+        return self._names_of(connection, schema, "MATERIALIZED_TABLE")
+
+    @cache
     def get_view_names(
         self, connection: Connection, schema: str | None = None, **kw: Any
     ) -> list[str]:

@@ -267,3 +267,63 @@ def test_arrow_results_without_pyarrow_name_the_extra(monkeypatch: pytest.Monkey
         with pytest.raises(tidegate.NotSupportedError) as caught:
             cursor.fetch_arrow_table()
         assert "tidegate[arrow]" in (caught.value.hint or "")
+
+
+def unused_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as opened:
+        port: int = opened.getsockname()[1]
+    return port
+
+
+def test_the_next_host_is_used_when_one_is_down() -> None:
+    with FakeServer({"q": NUMBERS}) as server:
+        hosts = f"127.0.0.1:{unused_port()},127.0.0.1:{server.port}"
+        for host in (hosts, f"tidegate://{hosts}/s", f"jdbc:hive2://{hosts}/s"):
+            with tidegate.connect(host) as connection:
+                assert connection.cursor().execute("q").fetchall() == [(1,)]
+                assert f"127.0.0.1:{server.port}" in repr(connection)
+        assert server.connections == 3
+
+
+def test_no_host_of_several_is_up() -> None:
+    ports = unused_port(), unused_port()
+    with pytest.raises(tidegate.OperationalError, match="none of 2 servers") as failed:
+        tidegate.connect(",".join(f"127.0.0.1:{port}" for port in ports))
+    assert failed.value.sqlstate == "08001"
+    assert all(f":{port}" in str(failed.value) for port in ports)
+
+
+def test_a_refused_login_is_not_tried_elsewhere() -> None:
+    with FakeServer() as first, FakeServer() as second:
+        hosts = f"127.0.0.1:{first.port},127.0.0.1:{second.port}"
+        with pytest.raises(tidegate.OperationalError, match="no such user"):
+            tidegate.connect(hosts, user="ann", password="wrong", auth="LDAP")
+        assert second.connections == 0
+
+
+def test_a_statement_whose_reply_is_lost_is_not_sent_to_another_host() -> None:
+    with FakeServer() as second:
+
+        def answer(statement: str) -> Answer:
+            first.drop_connections()
+            return NUMBERS
+
+        with FakeServer(answer) as first:
+            hosts = f"127.0.0.1:{first.port},127.0.0.1:{second.port}"
+            with tidegate.connect(hosts) as connection:
+                with pytest.raises(tidegate.OperationalError, match="connection lost"):
+                    connection.cursor().execute("INSERT INTO t VALUES (1)")
+                assert connection.closed
+            assert len(first.requests("ExecuteStatement")) == 1
+            assert second.connections == 0
+
+
+def test_the_environment_names_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    with FakeServer() as server:
+        monkeypatch.setenv("TIDEGATE_URL", f"tidegate://ann@127.0.0.1:{server.port}/s")
+        with tidegate.connect(user="bob"):
+            pass
+        (request,) = server.requests("OpenSession")
+        assert (request.username, request.configuration["use:database"]) == ("bob", "s")
+        with pytest.raises(tidegate.OperationalError, match="refused"):
+            tidegate.connect(port=unused_port())

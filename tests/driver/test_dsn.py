@@ -108,12 +108,33 @@ def test_a_malformed_url_is_an_interface_error(url: str) -> None:
     "url",
     [
         "jdbc:hive2://h/;ssl=true;sslTrustStore=/x.jks",
-        "jdbc:hive2://a:1,b:1/",
         "jdbc:hive2://h/;auth=delegationToken",
     ],
 )
 def test_what_the_driver_has_not_is_refused_by_name(url: str) -> None:
     with pytest.raises(tidegate.NotSupportedError):
+        parse_url(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["tidegate://u:p@a:1,[::1]:2,c/s?auth=LDAP", "jdbc:hive2://a:1,[::1]:2,c/s"]
+)
+def test_a_url_names_several_hosts(url: str) -> None:
+    options = parse_url(url)
+    assert options.schema == "s"
+    found = [(each.host, each.port) for each in options.alternatives()]
+    assert found == [("a", 1), ("::1", 2), ("c", 10000)]
+
+
+def test_a_user_may_look_like_the_hosts() -> None:
+    options = parse_url("tidegate://a,b:p@a,b/a,b?x=a,b")
+    assert (options.user, options.password, options.host) == ("a,b", "p", "a,b")
+    assert (options.schema, options.settings) == ("a,b", {"x": "a,b"})
+
+
+@pytest.mark.parametrize("url", ["tidegate://a,b:x/", "tidegate://a,,b", "jdbc:hive2://a:1,b:x/"])
+def test_each_of_several_hosts_is_checked(url: str) -> None:
+    with pytest.raises(tidegate.InterfaceError):
         parse_url(url)
 
 
