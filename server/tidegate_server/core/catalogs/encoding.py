@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from tidegate_server.core.catalogs.base import CatalogTable, TableColumn
+from tidegate_server.core.catalogs.base import CatalogTable, SerDe, TableColumn
 from tidegate_server.core.catalogs.rows import RowFilter
 
 
@@ -26,6 +26,7 @@ def decode_table(fields: Mapping[str, Any]) -> CatalogTable:
             **fields,
             "columns": tuple(TableColumn(**column) for column in fields["columns"]),
             "partition_keys": tuple(fields["partition_keys"]),
+            "serde": SerDe(**serde) if (serde := fields.get("serde")) else None,
         }
     )
 
