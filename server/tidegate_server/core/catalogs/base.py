@@ -60,6 +60,18 @@ class TablePartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Derivation:
+    """How the columns of a table are computed from those of its data source."""
+
+    source: tuple[TableColumn, ...]
+    """The columns that the data source has."""
+    values: Mapping[str, str]
+    """Expressions of SQL over these columns, by a name for each."""
+    columns: tuple[str, ...]
+    """An expression for each column of the table, over the columns and the values above."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogTable:
     """A table, and how Spark reads and writes it."""
 
@@ -83,6 +95,8 @@ class CatalogTable:
     then those that the catalog lists (:class:`Partitioned`)."""
     serde: SerDe | None = None
     """The classes that read a table in the format ``hive``, which is read only."""
+    derivation: Derivation | None = None
+    """How the columns are computed; None if the data source has them. The table is read only."""
 
     def __post_init__(self) -> None:
         """Reject what has no meaning; raises ValueError."""
@@ -98,6 +112,10 @@ class CatalogTable:
             raise ValueError("the option path is the location of the table")
         if (self.serde is not None) != (self.format == HIVE) or (self.serde and not self.read_only):
             raise ValueError("a table has a SerDe if its format is hive, and is then read only")
+        if self.derivation is not None and (
+            not self.read_only or len(self.derivation.columns) != len(self.columns)
+        ):
+            raise ValueError("a table with a derivation is read only; each column is derived")
 
 
 class Catalog(Protocol):

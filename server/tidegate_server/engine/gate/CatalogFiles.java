@@ -13,11 +13,13 @@ import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedStar;
 import org.apache.spark.sql.catalyst.catalog.CatalogStorageFormat;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.CatalogTablePartition;
 import org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils;
 import org.apache.spark.sql.catalyst.catalog.HiveTableRelation;
+import org.apache.spark.sql.catalyst.catalog.UnresolvedCatalogRelation;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -26,10 +28,13 @@ import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet$;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.EqualTo;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.If;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
+import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
@@ -66,6 +71,7 @@ import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StringType$;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
  * Tables of files of catalogs written in Python that are only read.
@@ -99,7 +105,19 @@ public class CatalogFiles {
   /** Returns a table of files; those of Delta are in {@code delta}, or else null. */
   public Files table(
       Caller caller, String name, CatalogTable entry, Map properties, Table delta) {
-    return new Files(caller, name, entry, properties, delta);
+    return new Files(caller, name, entry, properties, delta, null, null);
+  }
+
+  /**
+   * Returns a table whose columns are computed.
+   *
+   * @param source the table as its data source has it.
+   * @param derivation the expressions, as JSON.
+   */
+  public Files derived(
+      Caller caller, String name, CatalogTable entry, Map properties, CatalogTable source,
+      JsonNode derivation) {
+    return new Files(caller, name, entry, properties, null, source, derivation);
   }
 
   private static scala.collection.immutable.Seq seq(List items) {
@@ -122,13 +140,19 @@ public class CatalogFiles {
     private final CatalogTable entry;
     private final Map properties;
     private final Table delta;
+    private final CatalogTable source;
+    private final JsonNode derivation;
 
-    Files(Caller caller, String name, CatalogTable entry, Map properties, Table delta) {
+    Files(
+        Caller caller, String name, CatalogTable entry, Map properties, Table delta,
+        CatalogTable source, JsonNode derivation) {
       this.caller = caller;
       this.name = name;
       this.entry = entry;
       this.properties = properties;
       this.delta = delta;
+      this.source = source;
+      this.derivation = derivation;
     }
 
     public String name() {
@@ -228,9 +252,49 @@ public class CatalogFiles {
             node.timeTravelSpec());
       }
       SparkSession session = SparkSession.active();
+      if (derivation != null) return computed(session, node);
       List partitions = partitions();
       return entry.provider().get().equals(HIVE)
           ? hive(node, partitions) : files(session, node, partitions);
+    }
+
+    /** Returns the relation of the data source with the columns computed from its own. */
+    private LogicalPlan computed(SparkSession session, DataSourceV2Relation node) {
+      ParserInterface parser = session.sessionState().sqlParser();
+      List values = new ArrayList();
+      values.add(new UnresolvedStar(option(null)));
+      java.util.Iterator named = derivation.get("values").fields();
+      while (named.hasNext()) {
+        Map.Entry one = (Map.Entry) named.next();
+        values.add(alias(
+            parsed(parser, ((JsonNode) one.getValue()).asText()), (String) one.getKey(),
+            NamedExpression.newExprId(), seq(new ArrayList()), null));
+      }
+      LogicalPlan relation =
+          new UnresolvedCatalogRelation(source, CaseInsensitiveStringMap.empty(), false);
+      List columns = new ArrayList();
+      for (int i = 0; i < node.output().size(); i++) {
+        AttributeReference column = (AttributeReference) node.output().apply(i);
+        String text = ((JsonNode) derivation.get("columns").get(i)).asText();
+        columns.add(alias(
+            new Cast(parsed(parser, text), column.dataType(), option(zone())),
+            column.name(), column.exprId(), column.qualifier(), column.metadata()));
+      }
+      return new Project(seq(columns), new Project(seq(values), relation));
+    }
+
+    private Expression parsed(ParserInterface parser, String text) {
+      try {
+        return parser.parseExpression(text);
+      } catch (org.apache.spark.sql.catalyst.parser.ParseException invalid) {
+        throw caller.refused("the expression of a column is invalid: " + invalid.getMessage());
+      }
+    }
+
+    private static Alias alias(
+        Expression value, String name, ExprId id, scala.collection.immutable.Seq qualifier,
+        Metadata metadata) {
+      return new Alias(value, name, id, qualifier, option(metadata), seq(new ArrayList()));
     }
 
     /** Reads the keys of partitions as texts: Spark would take that of NULL for a value. */
@@ -252,8 +316,7 @@ public class CatalogFiles {
             new EqualTo(text, Literal.create(NULL, StringType$.MODULE$)),
             Literal.create(null, key.dataType()),
             new Cast(text, key.dataType(), option(zone())));
-        shown.add(new Alias(
-            value, key.name(), key.exprId(), key.qualifier(), option(key.metadata()), seq(new ArrayList())));
+        shown.add(alias(value, key.name(), key.exprId(), key.qualifier(), key.metadata()));
       }
       CatalogTable read = entry.copy(
           entry.identifier(), entry.tableType(), entry.storage(), columns, entry.provider(),

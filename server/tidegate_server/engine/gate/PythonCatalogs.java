@@ -330,10 +330,14 @@ public class PythonCatalogs {
         return files(table, found, isDelta(found) ? delta(entry, option(null)) : null);
       }
       if (isDelta(found)) return delta(entry, option(null));
-      // Spark caches relations by name, with the files that they had.
+      uncache(table);
+      return new V1Table(entry);
+    }
+
+    /** Drops what Spark caches: relations by name, with the files and options that they had. */
+    private void uncache(Identifier table) {
       SparkSession.active().sessionState().catalog().invalidateCachedTable(
           new QualifiedTableName(name, table.namespace()[0], table.name()));
-      return new V1Table(entry);
     }
 
     /** Loads a table that a statement changes. */
@@ -630,9 +634,16 @@ public class PythonCatalogs {
         }
       };
       CatalogTable entry = entry(table, found);
-      return all.files.table(
-          caller, name + "." + table.namespace()[0] + "." + table.name(), entry,
-          properties(found), delta);
+      String fullName = name + "." + table.namespace()[0] + "." + table.name();
+      JsonNode derivation = found.get("derivation");
+      if (derivation == null || derivation.isNull()) {
+        return all.files.table(caller, fullName, entry, properties(found), delta);
+      }
+      ObjectNode source = (ObjectNode) found.deepCopy();
+      source.set("columns", derivation.get("source"));
+      uncache(table);
+      return all.files.derived(
+          caller, fullName, entry, properties(found), entry(table, source), derivation);
     }
 
     /** Returns the partitions that the catalog knows. */

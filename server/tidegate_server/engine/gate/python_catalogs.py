@@ -17,6 +17,7 @@ from tidegate_server.engine.gate import tables
 from tidegate_server.engine.gate.hive_client import HiveMetastore
 from tidegate_server.engine.gate.kafka_client import AdminClient
 from tidegate_server.engine.gate.python_rows import SparkWorkers, connect_workers, python_rows
+from tidegate_server.engine.gate.registered_schemas import RegisteredSchemas
 from tidegate_server.engine.storage.jvm import (
     compiled_instance,
     java,
@@ -71,7 +72,9 @@ def connect_python(spark: SparkSession, catalogs: Any) -> None:
     formats, known = java(spark).java.util.ArrayList(), tables.hive_formats()
     for name in known.serdes | known.input_formats | known.output_formats:
         formats.add(name)
-    kafka = KafkaType(lambda settings: AdminClient(spark, settings))
+    kafka = KafkaType(
+        lambda settings: AdminClient(spark, settings), lambda url: RegisteredSchemas(spark, url)
+    )
     hive = HiveType(lambda address: HiveMetastore(spark, address))
     built_in: dict[str, PythonCatalogType] = {each.name: each for each in (kafka, hive, _PAIMON)}
     calls = CatalogCalls(lambda name: built_in.get(name) or _find_type(name), SparkWorkers())
