@@ -32,7 +32,7 @@ import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.If;
 import org.apache.spark.sql.catalyst.expressions.Literal;
-import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
@@ -268,7 +268,7 @@ public class CatalogFiles {
         Map.Entry one = (Map.Entry) named.next();
         values.add(alias(
             parsed(parser, ((JsonNode) one.getValue()).asText()), (String) one.getKey(),
-            NamedExpression.newExprId(), seq(new ArrayList()), null));
+            NamedExpression$.MODULE$.newExprId(), seq(new ArrayList()), null));
       }
       LogicalPlan relation =
           new UnresolvedCatalogRelation(source, CaseInsensitiveStringMap.empty(), false);
