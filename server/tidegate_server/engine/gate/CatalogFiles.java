@@ -312,10 +312,10 @@ public class CatalogFiles {
             new StructField(key.name(), StringType$.MODULE$, true, Metadata.empty()));
         columns = columns.add(key.name(), StringType$.MODULE$);
         texts.add(text);
-        Expression value = new If(
+        Expression known = new If(
             new EqualTo(text, Literal.create(NULL, StringType$.MODULE$)),
-            Literal.create(null, key.dataType()),
-            new Cast(text, key.dataType(), option(zone())));
+            Literal.create(null, StringType$.MODULE$), text);
+        Expression value = new Cast(known, key.dataType(), option(zone()));
         shown.add(alias(value, key.name(), key.exprId(), key.qualifier(), key.metadata()));
       }
       CatalogTable read = entry.copy(

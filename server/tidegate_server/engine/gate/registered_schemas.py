@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.catalogs.base import CatalogError, TableColumn
+from tidegate_server.core.errors import Code
+from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.query.registry import registry
-
-_UNUSABLE: Final = "tidegate.registry:"
-_FIELD: Final = "\x1f"
 
 
 class RegisteredSchemas:
@@ -42,11 +42,9 @@ class RegisteredSchemas:
     def _ask(self, call: Callable[[], Any]) -> Any:
         try:
             return call()
-        except Py4JJavaError as failed:
-            message = str(failed.java_exception.getMessage())
-            url, _, reason = message.removeprefix(_UNUSABLE).partition(_FIELD)
-            if not reason:
+        except (PySparkException, Py4JError) as failed:
+            problem = to_server_error(failed)
+            if problem.code != Code.SCHEMA_REGISTRY.name:
                 raise
-            raise CatalogError(
-                f"the schema registry {url} cannot be used: {reason.rstrip('.')}"
-            ) from failed
+            text = problem.message.rstrip(".")
+            raise CatalogError(f"{text[0].lower()}{text[1:]}") from failed
