@@ -12,6 +12,7 @@ import pytest
 
 from tidegate_server.core.catalogs.base import CatalogError, SerDe, TableColumn, TablePartition
 from tidegate_server.core.catalogs.calls import CatalogCalls
+from tidegate_server.core.catalogs.conformity import Outcome, Trial, check
 from tidegate_server.core.catalogs.hive.catalog_type import Address, HiveType, address_of
 from tidegate_server.core.catalogs.hive.tables import read_partitions, read_table, sql_type
 from tidegate_server.gateway.catalog_types.options import find_problem
@@ -237,3 +238,23 @@ def test_options_lead_to_a_metastore(tmp_path: Path) -> None:
             address_of(options)
     problem = find_problem(HiveType(), {"urii": "x"})
     assert problem is not None and "no option urii" in problem.reason
+
+
+@dataclass
+class Odd(Known):
+    """A metastore whose partition has a value too many."""
+
+    def partitions(self, database: str, name: str) -> list[Mapping[str, Any]]:
+        [only] = super().partitions(database, name)
+        return [{**only, "values": ["2026-01-01", "x"]}]
+
+
+@pytest.mark.parametrize(("metastore", "outcome"), [(Known, "HOLDS"), (Odd, "BROKEN")])
+def test_the_conformity_suite_reads_partitions(
+    tmp_path: Path, metastore: type[Known], outcome: str
+) -> None:
+    findings = list(check(Trial(HiveType(metastore), {"uri": "thrift://h:1"}, tmp_path)))
+    [found] = [each for each in findings if "partitions" in each.rule]
+    assert found.outcome is Outcome[outcome]
+    broken = [each for each in findings if each.outcome is Outcome.BROKEN]
+    assert broken == ([] if outcome == "HOLDS" else [found])
