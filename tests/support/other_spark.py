@@ -76,6 +76,7 @@ def running_spark(folder: Path, metastore: str) -> Iterator[OtherSpark]:
     try:
         yield OtherSpark(process)
     finally:
-        assert process.stdin is not None
-        process.stdin.close()
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.close()  # it ends at the end of its input
         process.wait(60)
+        process.stdout.close()
