@@ -293,6 +293,7 @@ def test_rows_replace_others_in_sqlite(server: Server, tmp_path: Path) -> None:
     run_as(server, "root", "DROP CONNECTION lite")
 
 
+@pytest.mark.thorough(2)
 @pytest.mark.parametrize("system", ["postgresql", "mariadb"])
 def test_a_job_deletes_rows_by_their_key(
     server: Server, url: str, system: str, request: pytest.FixtureRequest
