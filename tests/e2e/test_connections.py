@@ -12,6 +12,7 @@ from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import tidegate
@@ -20,6 +21,7 @@ from tests.support.fixtures.server import Server, run_as, running_server
 from tests.support.full_run import FULL
 from tests.support.mariadb import MariaDb, has_mariadb, running_mariadb
 from tests.support.postgres import postgres_programs
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.faults  # a server of its own
 thorough = pytest.mark.thorough
@@ -289,6 +291,74 @@ def test_rows_replace_others_in_sqlite(server: Server, tmp_path: Path) -> None:
     )
     replace_rows(server, "lite", "lite.prices")
     run_as(server, "root", "DROP CONNECTION lite")
+
+
+@pytest.mark.thorough(2)
+@pytest.mark.parametrize("system", ["postgresql", "mariadb"])
+def test_a_job_deletes_rows_by_their_key(
+    server: Server, url: str, system: str, request: pytest.FixtureRequest
+) -> None:
+    """The rows of a table whose key has several types, after inserts, updates and deletes."""
+    columns = "id INT, day DATE, code VARCHAR(8), price DECIMAL(10, 2), note TEXT, seen {}"
+    key = "PRIMARY KEY (id, day, code, price)"
+    of = {"connection": "crm", "table": "shop.sunk"}
+    if system == "postgresql":
+        with psycopg.connect(url.removeprefix("jdbc:"), user="crm", password=HUSH) as database:
+            database.execute(f"CREATE TABLE shop.sunk ({columns.format('TIMESTAMP')}, {key})")
+    else:
+        mariadb = request.getfixturevalue("mariadb")
+        mariadb.execute(
+            f"CREATE TABLE sunk ({columns.format('DATETIME(6)')}, {key})", database="shop"
+        )
+        mariadb.execute(f"CREATE USER job IDENTIFIED BY '{HUSH}'", "GRANT ALL ON shop.* TO job")
+        run_as(
+            server,
+            "root",
+            "CREATE CONNECTION jobs TYPE mariadb OPTIONS (user 'job', password secret('crm'), "
+            f"url 'jdbc:mariadb://127.0.0.1:{mariadb.port}/shop')",
+        )
+        of = {"connection": "jobs", "table": "sunk"}
+    selected = "id, day, code, price, note, seen"
+    run_as(
+        server,
+        "root",
+        "CREATE SCHEMA sinks",
+        "USE sinks",
+        "CREATE TABLE items (id INT, day DATE, code STRING, price DECIMAL(10, 2), note STRING, "
+        "seen TIMESTAMP_NTZ)",
+        "INSERT INTO items VALUES (1, DATE '2026-01-01', 'a', 1.5, 'x', TIMESTAMP_NTZ "
+        "'2026-03-29 02:30:00.5'), (2, DATE '1900-01-01', 'it''s', 2, NULL, NULL), "
+        "(3, DATE '2026-01-03', ' c ', 3, 'z', NULL), (4, DATE '2026-01-04', 'é', 4, '', NULL)",
+        "CREATE TABLE sunk (id INT, day DATE, code STRING, price DECIMAL(10, 2), note STRING, "
+        "seen TIMESTAMP_NTZ, PRIMARY KEY (id, day, code, price) NOT ENFORCED) WITH ('connector' = "
+        f"'jdbc', 'connection' = '{of['connection']}', 'table-name' = '{of['table']}')",
+        "SET 'execution.checkpointing.interval' = '1 s'",
+        f"INSERT INTO sunk SELECT {selected} FROM STREAM items",
+    )
+    ordered = f"SELECT {selected} FROM sinks.{{}} ORDER BY id, code"
+
+    def settle(*statements: str) -> None:
+        run_as(server, "root", "USE sinks", *statements)
+        expected = run_as(server, "root", ordered.format("items"))
+        wait_until(
+            lambda: run_as(server, "root", ordered.format("sunk")) == expected,
+            f"{statements}: the target is another",
+            90,
+        )
+
+    settle()
+    settle(
+        "DELETE FROM items WHERE id = 2",
+        "UPDATE items SET note = 'new' WHERE id = 1",
+        "INSERT INTO items VALUES (5, DATE '2026-01-05', 'A', 5, NULL, NULL)",
+    )
+    # Of a key that changes, one row is deleted, and another one inserted.
+    settle("UPDATE items SET price = 30, code = 'c' WHERE id = 3", "DELETE FROM items WHERE id = 4")
+    settle("DELETE FROM items", "INSERT INTO items VALUES (6, DATE '2026-01-06', 'f', 6, '', NULL)")
+    [job] = [row[0] for row in run_as(server, "root", "SHOW JOBS") if "RUNNING" in row]
+    run_as(server, "root", f"STOP JOB '{job}'", "DROP SCHEMA sinks CASCADE")
+    if system == "mariadb":
+        run_as(server, "root", "DROP CONNECTION jobs")
 
 
 @thorough

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import uuid
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,6 +21,7 @@ from tidegate_server.core.refresh.request import Recompute, RefreshOrder
 from tidegate_server.engine.refresh.plan import source_versions
 from tidegate_server.engine.refresh.run import refresh
 from tidegate_server.engine.session.operations import Operation
+from tidegate_server.engine.storage.jvm import java, string_array
 
 pytestmark = pytest.mark.spark
 
@@ -44,6 +48,7 @@ class Iceberg:
     def __init__(self, lake: Lake, name: str, mode: str = "cow") -> None:
         self.lake, self.name = lake, f"ice.db.{name}"
         given = dict(MODES[mode])
+        self.equality = mode == "deletes"
         written = given.pop("mode", "copy-on-write")
         for operation in ("delete", "update", "merge"):
             given[f"write.{operation}.mode"] = written
@@ -57,6 +62,55 @@ class Iceberg:
         """Add rows in one file."""
         values = ", ".join(map(repr, rows))
         self.lake.sql(f"INSERT INTO {self.name} SELECT /*+ COALESCE(1) */ * FROM VALUES {values}")
+
+    def upsert(self, *ids: int, rows: Sequence[tuple[int, str, int]] = ()) -> None:
+        """Delete the rows of some ids, and add others, in one snapshot, as Flink does.
+
+        Spark reads equality deletes, and writes none.
+        """
+        spark = self.lake.root
+        jvm, gateway = java(spark), spark.sparkContext._gateway
+        iceberg = jvm.org.apache.iceberg
+        assert gateway is not None
+        table = iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, self.name)
+        key = table.schema().select(string_array(spark, ["id"]))
+        fields = gateway.new_array(gateway.jvm.int, 1)
+        fields[0] = table.schema().findField("id").fieldId()
+        parquet = iceberg.FileFormat.PARQUET
+        factory = (
+            iceberg.data.GenericFileWriterFactory.Builder(table)
+            .dataSchema(table.schema())
+            .dataFileFormat(parquet)
+            .deleteFileFormat(parquet)
+            .equalityFieldIds(fields)
+            .equalityDeleteRowSchema(key)
+            .build()
+        )
+
+        def written(writer: Any, columns: Any, records: list[dict[str, object]]) -> None:
+            for values in records:
+                record = iceberg.data.GenericRecord.create(columns)
+                for column, value in values.items():
+                    record.setField(column, value)
+                writer.write(record)
+            writer.close()
+
+        def place() -> Any:
+            path = f"{table.location()}/data/{uuid.uuid4().hex}.parquet"
+            file = table.io().newOutputFile(path)
+            return iceberg.encryption.EncryptedFiles.plainAsEncryptedOutput(file)
+
+        delta = table.newRowDelta()
+        if ids:
+            deletes = factory.newEqualityDeleteWriter(place(), table.spec(), None)
+            written(deletes, key, [{"id": each} for each in ids])
+            delta.addDeletes(deletes.toDeleteFile())
+        if rows:
+            data = factory.newDataWriter(place(), table.spec(), None)
+            written(data, table.schema(), [{"id": i, "k": k, "n": n} for i, k, n in rows])
+            delta.addRows(data.toDataFile())
+        delta.commit()
+        self.lake.sql(f"REFRESH TABLE {self.name}")
 
     def compact(self) -> None:
         """Rewrite all files."""
@@ -171,6 +225,47 @@ def test_only_changed_files_are_read(lake: Lake, catalog: None, mode: str) -> No
     assert all(mt.verify().equal for mt in (groups, rows))
 
 
+def test_equality_deletes_are_changes(lake: Lake, catalog: None) -> None:
+    """As Flink writes them: by a key, for all rows that were there before their snapshot."""
+    table = Iceberg(lake, f"q_{lake.schema}", "deletes")
+    table.insert((1, "a", 1), (2, "a", 2), (3, "b", 3))
+    table.insert((4, "c", 4), (2, "c", 5))
+    groups = OverCatalog(lake, query_of(table), table="groups")
+    rows = OverCatalog(lake, query_of(table, ROWS), table="flat")
+
+    def follow() -> None:
+        for mt in (groups, rows):
+            assert mt.follow().plan.strategy is INCREMENTAL
+            assert mt.verify().equal
+
+    table.upsert(2)
+    follow()
+    assert sorted(groups.content()) == ["('a', 1, 1)", "('b', 3, 1)", "('c', 4, 1)"]
+    # The rows of the same snapshot stay, those of a key that is unknown, too.
+    table.upsert(3, 9, rows=((3, "z", 30), (5, "a", 50)))
+    follow()
+    assert sorted(groups.content()) == ["('a', 51, 2)", "('c', 4, 1)", "('z', 30, 1)"]
+    # Several snapshots, with deletes by position between those by key.
+    table.upsert(rows=((6, "f", 6), (7, "f", 7)))
+    lake.sql(
+        f"DELETE FROM {table.name} WHERE id = 6", f"UPDATE {table.name} SET n = 8 WHERE k = 'a'"
+    )
+    table.upsert(1, 7, rows=((7, "g", 70),))
+    follow()
+    assert sorted(groups.content()) == [
+        "('a', 8, 1)",
+        "('c', 4, 1)",
+        "('g', 70, 1)",
+        "('z', 30, 1)",
+    ]
+    # A compaction applies the deletes, and changes no row.
+    table.compact()
+    assert all(mt.follow().plan.strategy is Strategy.NO_DATA for mt in (groups, rows))
+    table.upsert(7)
+    follow()
+    assert all(mt.verify().equal for mt in (groups, rows))
+
+
 def test_a_rollback_and_another_table_of_the_name_are_noticed(table: Iceberg) -> None:
     mt = OverCatalog(table.lake, query_of(table))
     table.insert((5, "a", 10))
@@ -277,9 +372,10 @@ class Changes:
             self.chance.choice(
                 [self.insert, self.insert, self.update, self.delete, self.merge]
                 + [self.overwrite, self.compact, self.alter, self.roll_back]
+                + ([self.upsert] if self.table.equality else [])
             )()
 
-    def row(self) -> tuple[object, ...]:
+    def row(self) -> tuple[int, str, int]:
         self.next += 1
         id_ = self.chance.choice([self.next, self.chance.randint(1, 20)])
         return id_, self.chance.choice("abcd"), self.chance.randint(-3, 9)
@@ -287,7 +383,7 @@ class Changes:
     def insert(self) -> None:
         self._insert([self.row() for _ in range(self.chance.randint(1, 6))])
 
-    def _insert(self, rows: list[tuple[object, ...]]) -> None:
+    def _insert(self, rows: Sequence[tuple[object, ...]]) -> None:
         values = ", ".join(map(repr, rows))
         self.table.lake.sql(f"INSERT INTO {self.table.name} (id, k, n) VALUES {values}")
 
@@ -309,6 +405,13 @@ class Changes:
             "ON t.id = s.id WHEN MATCHED AND t.k = 'a' THEN DELETE "
             "WHEN MATCHED THEN UPDATE SET k = 'm' "
             "WHEN NOT MATCHED THEN INSERT (id, k, n) VALUES (s.id, 'new', 1)"
+        )
+
+    def upsert(self) -> None:
+        rows = [self.row() for _ in range(self.chance.randint(0, 3))]
+        self.table.upsert(
+            *(self.chance.randint(0, 20) for _ in range(self.chance.randint(1, 4))),
+            rows=rows,
         )
 
     def overwrite(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from pyspark.sql import DataFrame
@@ -10,7 +12,7 @@ from pyspark.sql import DataFrame
 from tests.support.fixtures.spark import DOWN, IcebergLake
 from tests.support.materialized import Materialized, Stored, record_for
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.model.clauses import Assertion, Violation
+from tidegate_server.core.model.clauses import Assertion, Expectation, Violation
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.runs import ChangeMethod, Strategy
 from tidegate_server.core.model.types import Column, Schema
@@ -238,6 +240,102 @@ def test_a_held_version_is_a_branch_until_it_is_published(lake: IcebergLake) -> 
     assert len(mt.content()) == 3
     assert lake.format.find_held(mt.name, mt.id) is None
     lake.format.discard_held(mt.name, mt.id)
+    check(mt)
+
+
+VECTORS = (
+    (
+        "CREATE TABLE dv (id INT, k STRING, n INT) USING delta "
+        "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+    ),
+    (
+        "INSERT INTO dv SELECT /*+ COALESCE(1) */ * FROM VALUES (1, 'a', 1), (2, 'a', -2), "
+        "(3, 'b', 3), (4, NULL, 40), (5, 'c', 5), (6, 'c', 6)"
+    ),
+)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_expectations_over_deletion_vectors(lake: IcebergLake, force: bool) -> None:
+    """Rows that a vector marks as deleted are neither stored nor counted."""
+    positive = Expectation(name="positive", condition="n > 0", violation=Violation.DROP_ROW)
+    named = Expectation(name="named", condition="k IS NOT NULL", violation=Violation.WARN)
+    small = Expectation(name="small", condition="n < 100", violation=Violation.FAIL)
+    lake.sql(*VECTORS)
+    mt = Materialized(lake, "SELECT id, k, n FROM dv", expectations=(positive, named, small))
+    kept = "SELECT id, k, n FROM dv WHERE n > 0"
+
+    def refreshed(*statements: str) -> dict[str, int]:
+        lake.sql(*statements)
+        outcome = mt.refresh(force=force)
+        assert outcome.plan.strategy is (Strategy.FULL if force else Strategy.INCREMENTAL)
+        assert lake.rows(f"SELECT * FROM {mt.name.quoted()}") == lake.rows(kept)
+        assert mt.verify().equal
+        assert outcome.metrics is not None
+        return dict(outcome.metrics.expectations)
+
+    first = mt.refresh()
+    assert first.metrics is not None
+    assert dict(first.metrics.expectations) == {"positive": 1, "named": 1, "small": 0}
+    found = refreshed("DELETE FROM dv WHERE id IN (1, 4)")
+    assert _has_vectors(lake)
+    assert found == {"positive": int(force), "named": 0, "small": 0}
+    found = refreshed("UPDATE dv SET n = -5, k = NULL WHERE id = 5")
+    assert found["positive"] == 1 + force
+    found = refreshed(
+        "MERGE INTO dv USING (SELECT 2 AS id UNION ALL SELECT 7) s ON s.id = dv.id "
+        "WHEN MATCHED THEN UPDATE SET n = 2 WHEN NOT MATCHED THEN INSERT (id, n) VALUES (7, 7)"
+    )
+    assert (found["positive"], found["named"]) == (int(force), 1 + force)
+    lake.sql("UPDATE dv SET n = 100 WHERE id = 3")
+    with pytest.raises(ServerError, match="MT_EXPECTATION_FAILED"):
+        mt.refresh(force=force)
+    refreshed("DELETE FROM dv WHERE id = 3")
+    if not force:  # nothing is left of the rows that were deleted before
+        refreshed("DELETE FROM dv WHERE id = 7", "INSERT INTO dv VALUES (7, 'g', 70)")
+
+
+def _has_vectors(lake: IcebergLake) -> bool:
+    """Return whether a file of the table ``dv`` has a vector, and not all rows were rewritten."""
+    [(place,)] = lake.session.sql("DESCRIBE DETAIL dv").select("location").collect()
+    log = Path(urlsplit(place).path) / "_delta_log"
+    return any("deletionVector" in file.read_text() for file in log.glob("*.json"))
+
+
+def test_statements_write_rows_of_deletion_vectors(lake: IcebergLake) -> None:
+    """Delta prepares no scans in the plans of writes."""
+    name = lake.stored("copied").quoted()
+    target = lake.stored("target").quoted()
+    lake.sql(*VECTORS, "DELETE FROM dv WHERE id IN (1, 4)")
+    assert _has_vectors(lake)
+    lake.sql(
+        f"CREATE TABLE {name} USING iceberg AS SELECT id, n FROM dv",
+        f"CREATE TABLE {target} (id INT, n INT) USING iceberg",
+        f"INSERT INTO {target} SELECT id, n FROM dv WHERE id < 4",
+        f"INSERT INTO {target} SELECT a.id, a.n FROM dv a JOIN dv b USING (id) WHERE id >= 4",
+    )
+    wanted = lake.rows("SELECT id, n FROM dv")
+    assert len(list(wanted)) == 4
+    for each in (name, target):
+        assert lake.rows(f"SELECT * FROM {each}") == wanted
+
+
+def test_an_assertion_over_deletion_vectors_holds_a_version(lake: IcebergLake) -> None:
+    lake.sql(*VECTORS)
+    grows = Assertion(
+        name="grows", condition="row_count >= previous(row_count)", violation=Violation.HOLD
+    )
+    mt = Materialized(lake, "SELECT id, n FROM dv WHERE n > 0", assertions=(grows,))
+    mt.refresh()
+    lake.sql("DELETE FROM dv WHERE id = 3")
+    assert _has_vectors(lake)
+    with pytest.raises(ServerError, match="MT_VERSION_HELD"):
+        mt.refresh()
+    assert len(mt.content()) == 5
+    held = lake.format.find_held(mt.name, mt.id)
+    assert held is not None
+    mt.publish(held.refresh_id)
+    assert len(mt.content()) == 4
     check(mt)
 
 

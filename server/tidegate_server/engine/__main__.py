@@ -39,6 +39,7 @@ from tidegate_server.engine.results.staging import Staging
 from tidegate_server.engine.results.store import ResultStore
 from tidegate_server.engine.server import EngineServer
 from tidegate_server.engine.service import Service
+from tidegate_server.engine.storage.delta.scans import install_delta_scans
 from tidegate_server.engine.storage.formats import TableFormats
 
 logger = logging.getLogger("tidegate_server.engine")
@@ -76,6 +77,7 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
     install_flink_functions(spark)
     install_table_readers(spark)
     install_gate(spark)
+    install_delta_scans(spark)
     install_connector_sinks(spark)  # the gate sees the names in a statement first
     lifetime.handle_signals()  # again, since PySpark has just installed its own SIGINT handler
     lifetime.watch_jvm(spark)

@@ -49,7 +49,7 @@ def test_the_register_keeps_the_rules_of_reading(
     arguments = ["tidegate_register_catalog:RegisterType", "--option", f"database={file}"]
     assert main(arguments) == 0
     out = capsys.readouterr().out
-    assert out.count("not offered") == 8
+    assert out.count("not offered") == 9
     assert "holds        a table that does not change keeps its version" in out
 
 

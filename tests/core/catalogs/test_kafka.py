@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tidegate_server.core.catalogs.base import CatalogError
+from tidegate_server.core.catalogs.base import CatalogError, Derivation, TableColumn
 from tidegate_server.core.catalogs.calls import CatalogCalls
+from tidegate_server.core.catalogs.encoding import decode_table, encode_table
 from tidegate_server.core.catalogs.kafka import COLUMNS, KafkaType, Topic
 from tidegate_server.gateway.catalog_types.options import find_problem
 
@@ -112,3 +113,54 @@ def test_options_are_checked(options: Mapping[str, str], reason: str) -> None:
     problem = find_problem(KafkaType(), options)
     assert (problem.reason if problem else "").endswith(reason)
     assert bool(problem) == bool(reason)
+
+
+class Schemas:
+    """A registry with the schemas of one topic."""
+
+    known: Mapping[str, tuple[TableColumn, ...]] = {
+        "orders-key": (TableColumn(name="id", type="INT"),),
+        "orders-value": (
+            TableColumn(name="ID", type="BIGINT"),
+            TableColumn(name="a note", type="STRING", comment="c"),
+        ),
+        "Web.clicks-key": (TableColumn(name="id", type="INT"),),
+    }
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def fields(self, subject: str) -> tuple[TableColumn, ...] | None:
+        return self.known.get(subject)
+
+    def decoded(self, part: str, subject: str, fields: str) -> str:
+        return f"decode({part}, {subject}, {fields})"
+
+
+def test_a_registry_gives_topics_columns() -> None:
+    catalog = KafkaType(Brokers, Schemas).open({**SERVERS, "avro-confluent.url": "http://r:1"})
+    table = catalog.get_table("default", "orders")
+    assert table is not None and table.read_only
+    assert [each.name for each in table.columns] == ["id", "a note", "_kafka"]
+    assert table.columns[1].comment == "c"
+    assert table.derivation == Derivation(
+        source=COLUMNS,
+        values={
+            "key_fields": "decode(key, orders-key, `id` INT)",
+            "value_fields": "decode(value, orders-value, `ID` BIGINT, `a note` STRING)",
+        },
+        columns=(
+            "key_fields.`id`",
+            "value_fields.`a note`",
+            "struct(key, value, topic, partition, offset, timestamp, timestampType, headers)",
+        ),
+    )
+    # Without a schema of the value, records are as they are.
+    raw = catalog.get_table("default", "Web.clicks")
+    assert raw is not None and (raw.columns, raw.derivation) == (COLUMNS, None)
+    assert decode_table(json.loads(json.dumps(encode_table(table)))) == table
+    for url in ("r:1", "http://u:p@r:1", "file:///etc"):
+        with pytest.raises(ValueError, match=r"avro-confluent\.url must be one URL such as"):
+            KafkaType(Brokers, Schemas).open({**SERVERS, "avro-confluent.url": url})
+    with pytest.raises(CatalogError, match="only an engine"):
+        KafkaType(Brokers).open({**SERVERS, "avro-confluent.url": "http://r:1"})

@@ -157,13 +157,12 @@ def test_values_and_families_are_checked() -> None:
 
 def test_types_of_flink_without_a_meaning_here_are_refused_with_the_reason() -> None:
     hints = {}
-    for name in ("generic_in_memory", "hive", "jdcb"):
+    for name in ("generic_in_memory", "jdcb"):
         with pytest.raises(ServerError) as caught:
             registry.require_type(name, (2, 7))
         hints[name] = caught.value.hint
         assert (caught.value.code, caught.value.line) == ("CATALOG_TYPE", 2)
     assert "TEMPORARY VIEW" in hints["generic_in_memory"]
-    assert "hive.metastore.uris" in hints["hive"]
     assert hints["jdcb"] == "Did you mean jdbc?"
 
 

@@ -18,6 +18,10 @@ DELTA: Final = "delta"
 """The format whose tables describe themselves: columns and properties are in their log."""
 
 
+HIVE: Final = "hive"
+"""The format of tables that a SerDe of Hive reads."""
+
+
 class CatalogError(Exception):
     """Why a catalog cannot do what was asked; users see the message, which has no full stop."""
 
@@ -31,6 +35,40 @@ class TableColumn:
     """As in SQL: ``int``, ``decimal(10, 2)``, ``array<string>``."""
     nullable: bool = True
     comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SerDe:
+    """The classes of Hive that read a table of files in the format ``hive``.
+
+    Only those are accepted that tables of Hive in the session catalog may have, too.
+    """
+
+    serde: str
+    input_format: str
+    output_format: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePartition:
+    """A partition of a table of files."""
+
+    values: tuple[str | None, ...]
+    """The texts of its values, in the order of the partition keys; None is NULL."""
+    location: str
+    """The absolute path or URI of its directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derivation:
+    """How the columns of a table are computed from those of its data source."""
+
+    source: tuple[TableColumn, ...]
+    """The columns that the data source has."""
+    values: Mapping[str, str]
+    """Expressions of SQL over these columns, by a name for each."""
+    columns: tuple[str, ...]
+    """An expression for each column of the table, over the columns and the values above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +90,13 @@ class CatalogTable:
     """Those of the data source; the location is not among them."""
     comment: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    read_only: bool = False
+    """Whether statements that change the rows or the definition are rejected. The partitions are
+    then those that the catalog lists (:class:`Partitioned`)."""
+    serde: SerDe | None = None
+    """The classes that read a table in the format ``hive``, which is read only."""
+    derivation: Derivation | None = None
+    """How the columns are computed; None if the data source has them. The table is read only."""
 
     def __post_init__(self) -> None:
         """Reject what has no meaning; raises ValueError."""
@@ -65,6 +110,12 @@ class CatalogTable:
             raise ValueError(f"the partition keys {', '.join(keys)} are not the last columns")
         if any(key.lower() == "path" for key in self.options):
             raise ValueError("the option path is the location of the table")
+        if (self.serde is not None) != (self.format == HIVE) or (self.serde and not self.read_only):
+            raise ValueError("a table has a SerDe if its format is hive, and is then read only")
+        if self.derivation is not None and (
+            not self.read_only or len(self.derivation.columns) != len(self.columns)
+        ):
+            raise ValueError("a table with a derivation is read only; each column is derived")
 
 
 class Catalog(Protocol):
@@ -96,6 +147,17 @@ class Watched(Protocol):
 
     def version(self, schema: str, name: str) -> str | None:
         """Return a text that differs after each change of the rows; None if that is not known."""
+        ...
+
+
+class Partitioned(Protocol):
+    """What a catalog offers if it has tables that are read only and partitioned."""
+
+    def partitions(self, schema: str, name: str) -> Sequence[TablePartition]:
+        """Return the partitions of a table, which are read, and no others.
+
+        Each statement that reads the table calls this, for each mention of it.
+        """
         ...
 
 

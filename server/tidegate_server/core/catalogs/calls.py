@@ -30,6 +30,7 @@ _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "schemas": (),
     "tables": ("schema",),
     "get_table": ("schema", "table_name"),
+    "partitions": ("schema", "table_name"),
     "create_schema": ("schema", "properties"),
     "drop_schema": ("schema",),
     "create_table": ("schema", "table_name", "table"),
@@ -202,6 +203,8 @@ def _called(catalog: Catalog, name: str, request: Mapping[str, Any]) -> Any:
             return found
         case "schemas" | "tables":
             return _names(name, found)
+        case "partitions":
+            return [asdict(each) for each in found]
         case "get_table":
             return None if found is None else encode_table(_table(name, found))
         case "create_table":

@@ -21,6 +21,7 @@ from tidegate_server.core.catalogs.base import (
     CatalogTable,
     PythonCatalogType,
     TableColumn,
+    TablePartition,
 )
 from tidegate_server.core.catalogs.encoding import decode_table, encode_table
 from tidegate_server.core.catalogs.options import CatalogOption
@@ -213,12 +214,26 @@ def _require_usable(table: CatalogTable, name: str) -> None:
     else:
         _require(table.columns, f"{name} has no columns")
     if table.location is not None:
-        place = urlparse(table.location)
-        absolute = bool(place.scheme) or table.location.startswith("/")
-        _require(absolute, f"the location {table.location} of {name} is not absolute")
+        _require_absolute(table.location, name)
     _require(
         decode_table(json.loads(json.dumps(encode_table(table)))) == table, f"{name} is changed"
     )
+
+
+def _require_absolute(location: str, name: str) -> None:
+    absolute = bool(urlparse(location).scheme) or location.startswith("/")
+    _require(absolute, f"the location {location} of {name} is not absolute")
+
+
+def _lists_partitions(trial: Trial) -> None:
+    for schema, name, table in _tables(trial):
+        if not table.read_only or not table.partition_keys:
+            continue
+        for each in trial.method("partitions")(schema, name):
+            _require(isinstance(each, TablePartition), f"partitions returned {each!r}")
+            complete = len(each.values) == len(table.partition_keys)
+            _require(complete, f"{schema}.{name} has a partition with the values {each.values!r}")
+            _require_absolute(each.location, f"a partition of {schema}.{name}")
 
 
 def _serves_threads(trial: Trial) -> None:
@@ -364,6 +379,7 @@ RULES: Final = (
     Rule("a missing table is None", _knows_no_missing_table),
     Rule("each listed table is found", _returns_listed_tables),
     Rule("each table has what Spark needs to read it", _returns_usable_tables),
+    Rule("partitions have a value for each key, and a place", _lists_partitions, ("partitions",)),
     Rule("threads read at the same time", _serves_threads),
     Rule("a table that does not change keeps its version", _has_versions, ("version",)),
     Rule("a schema is created", _creates_schemas, _WRITES),

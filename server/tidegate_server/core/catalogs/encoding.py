@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from tidegate_server.core.catalogs.base import CatalogTable, TableColumn
+from tidegate_server.core.catalogs.base import CatalogTable, Derivation, SerDe, TableColumn
 from tidegate_server.core.catalogs.rows import RowFilter
 
 
@@ -26,7 +26,19 @@ def decode_table(fields: Mapping[str, Any]) -> CatalogTable:
             **fields,
             "columns": tuple(TableColumn(**column) for column in fields["columns"]),
             "partition_keys": tuple(fields["partition_keys"]),
+            "derivation": _derivation(fields.get("derivation")),
+            "serde": SerDe(**serde) if (serde := fields.get("serde")) else None,
         }
+    )
+
+
+def _derivation(fields: Mapping[str, Any] | None) -> Derivation | None:
+    if fields is None:
+        return None
+    return Derivation(
+        source=tuple(TableColumn(**column) for column in fields["source"]),
+        values=fields["values"],
+        columns=tuple(fields["columns"]),
     )
 
 

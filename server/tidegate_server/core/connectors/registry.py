@@ -5,30 +5,23 @@ https://nightlies.apache.org/flink/flink-docs-stable/docs/connectors/table/forma
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tidegate_server.core.connectors import options
 from tidegate_server.core.connectors.options import OptionError
+from tidegate_server.core.model.urls import parse_web_url
 
 PARAMETERS = ("SchemaRegistry", "Subject", "Schema")
 """The parameters of read_kafka for keys and values, after ``key`` or ``value``: the URL of the
 registry, the subjects with ; between them, and the fields as DDL, or a schema to write."""
-_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?", re.IGNORECASE)
 _SECRET = "the definition of a table is not secret: registries are asked without a login"
 _CERTIFICATES = "certificates are those of the engine's Java"
 
 
-def _url(value: str) -> str:
-    if _URL.fullmatch(value.strip()) is None:
-        raise ValueError("one URL such as http://registry:8081")
-    return value.strip()
-
-
 OPTIONS: Mapping[str, options.Parse] = {
-    "url": _url,
+    "url": parse_web_url,
     "subject": options.text,
     "schema": options.refused("it is derived from the columns"),
     "properties": options.refused("there is no client of Confluent's to set them for"),

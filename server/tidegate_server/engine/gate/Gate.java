@@ -31,6 +31,7 @@ import org.apache.spark.sql.catalyst.analysis.SQLTableFunction;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedIdentifier;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedNamespace;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedPartitionSpec;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTable;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTableOrView;
@@ -1382,6 +1383,8 @@ public class Gate extends scala.runtime.AbstractFunction1 {
         given(((scala.Tuple2) value)._2(), kind, via); // a partition with its location
       } else if (kind.equals("LOCATION") && value instanceof ResolvedPartitionSpec) {
         given(((ResolvedPartitionSpec) value).location(), kind, via);
+      } else if (kind.equals("LOCATION") && value instanceof UnresolvedPartitionSpec) {
+        given(((UnresolvedPartitionSpec) value).location(), kind, via);
       } else if (kind.equals("LOCATION") && value instanceof java.net.URI) {
         path("CREATE", new Path((java.net.URI) value), via);
       } else if (kind.equals("LOCATION")) {

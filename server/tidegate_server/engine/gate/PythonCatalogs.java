@@ -89,17 +89,24 @@ public class PythonCatalogs {
   private Function python;
   private py4j.GatewayServer server;
   private Set sources = new HashSet();
+  private Set hiveFormats = new HashSet();
   private PythonRows rows;
+  private CatalogFiles files;
 
   /**
    * Sets who answers.
    *
    * @param server the one whose client knows the connections of threads.
    * @param sources the classes of the data sources that tables may have.
+   * @param hiveFormats the classes of formats and SerDes that tables of Hive may have.
    * @param rows makes the tables whose rows Python reads.
+   * @param files makes the tables of files that are only read.
    */
-  public void connect(Function python, Object server, List sources, Object rows) {
+  public void connect(
+      Function python, Object server, List sources, List hiveFormats, Object rows, Object files) {
     this.rows = (PythonRows) rows;
+    this.files = (CatalogFiles) files;
+    this.hiveFormats = new HashSet(hiveFormats);
     this.python = python;
     this.server = (py4j.GatewayServer) server;
     this.sources = new HashSet(sources);
@@ -319,11 +326,25 @@ public class PythonCatalogs {
       if (found == null) throw new NoSuchTableException(table);
       if (isRows(found)) return rows(table, found, null, null);
       CatalogTable entry = entry(table, found);
+      if (isReadOnly(found)) {
+        return files(table, found, isDelta(found) ? delta(entry, option(null)) : null);
+      }
       if (isDelta(found)) return delta(entry, option(null));
-      // Spark caches relations by name, with the files that they had.
+      uncache(table);
+      return new V1Table(entry);
+    }
+
+    /** Drops what Spark caches: relations by name, with the files and options that they had. */
+    private void uncache(Identifier table) {
       SparkSession.active().sessionState().catalog().invalidateCachedTable(
           new QualifiedTableName(name, table.namespace()[0], table.name()));
-      return new V1Table(entry);
+    }
+
+    /** Loads a table that a statement changes. */
+    public Table loadTable(Identifier table, Set privileges) throws NoSuchTableException {
+      JsonNode found = find(table);
+      if (found != null && isReadOnly(found)) throw readOnly();
+      return loadTable(table);
     }
 
     public Table loadTable(Identifier table, String version) throws NoSuchTableException {
@@ -349,7 +370,8 @@ public class PythonCatalogs {
       try {
         Table past = version == null
             ? deltaCatalog().loadTable(path, timestamp) : deltaCatalog().loadTable(path, version);
-        return delta(entry(table, found), ((DeltaTableV2) past).timeTravelOpt());
+        Table delta = delta(entry(table, found), ((DeltaTableV2) past).timeTravelOpt());
+        return isReadOnly(found) ? files(table, found, delta) : delta;
       } finally {
         leave(before);
       }
@@ -370,8 +392,14 @@ public class PythonCatalogs {
         state.put("version",
             delta.initialSnapshot().metadata().id() + " " + delta.initialSnapshot().version());
       } else {
-        state.put("location", text(found, "location"));
         state.put("format", text(found, "format"));
+        ArrayNode places = state.putArray("places");
+        if (text(found, "location") != null) places.add(text(found, "location"));
+        JsonNode partitions = isReadOnly(found) ? partitions(table) : null;
+        for (int i = 0; partitions != null && i < partitions.size(); i++) {
+          places.add(text(item(partitions, i), "location"));
+        }
+        if (partitions != null) state.put("partitions", partitions.toString());
       }
       return all.json.writeValueAsString(state);
     }
@@ -472,6 +500,7 @@ public class PythonCatalogs {
     public Table alterTable(Identifier table, TableChange[] changes) throws NoSuchTableException {
       JsonNode found = find(table);
       if (found == null) throw new NoSuchTableException(table);
+      if (isReadOnly(found)) throw readOnly();
       if (isDelta(found)) return alterLog(table, found, changes);
       for (int i = 0; i < changes.length; i++) refuse(changes[i]);
       scala.Option provider = isRows(found) ? option(null) : entry(table, found).provider();
@@ -583,6 +612,45 @@ public class PythonCatalogs {
       return loadTable(table);
     }
 
+    // ---- files that are only read ------------------------------------------------------------
+
+    private static boolean isReadOnly(JsonNode found) {
+      return found.has("read_only") && found.get("read_only").asBoolean();
+    }
+
+    private RuntimeException readOnly() {
+      return failure(name, "refused", CatalogFiles.READ_ONLY);
+    }
+
+    /** Returns a table that is only read; {@code delta} is null for other formats. */
+    private Table files(final Identifier table, JsonNode found, Table delta) {
+      CatalogFiles.Caller caller = new CatalogFiles.Caller() {
+        public JsonNode partitions() {
+          return Catalog.this.partitions(table);
+        }
+
+        public RuntimeException refused(String reason) {
+          return failure(Catalog.this.name, "refused", reason);
+        }
+      };
+      CatalogTable entry = entry(table, found);
+      String fullName = name + "." + table.namespace()[0] + "." + table.name();
+      JsonNode derivation = found.get("derivation");
+      if (derivation == null || derivation.isNull()) {
+        return all.files.table(caller, fullName, entry, properties(found), delta);
+      }
+      ObjectNode source = (ObjectNode) found.deepCopy();
+      source.set("columns", derivation.get("source"));
+      uncache(table);
+      return all.files.derived(
+          caller, fullName, entry, properties(found), entry(table, source), derivation);
+    }
+
+    /** Returns the partitions that the catalog knows. */
+    private JsonNode partitions(Identifier table) {
+      return call(request("partitions", table));
+    }
+
     // ---- rows that Python reads --------------------------------------------------------------
 
     private static boolean isRows(JsonNode found) {
@@ -656,7 +724,10 @@ public class PythonCatalogs {
       String format = text(found, "format");
       Map options = texts(found.get("options"));
       Map properties = texts(found.get("properties"));
-      requireSource(format);
+      JsonNode serde = found.get("serde");
+      boolean hive = CatalogFiles.HIVE.equals(format) && serde != null && !serde.isNull();
+      if (hive) requireFormats(serde);
+      else requireSource(format);
       String location = text(found, "location");
       if (location != null && !new Path(location).isAbsolute()) {
         throw failure(name, "failed", "the location " + location + " is not absolute");
@@ -666,7 +737,9 @@ public class PythonCatalogs {
       }
       Object place = location == null ? null : new Path(location).toUri();
       CatalogStorageFormat storage = new CatalogStorageFormat(
-          option(place), option(null), option(null), option(null), false, scalaMap(options));
+          option(place), option(hive ? text(serde, "input_format") : null),
+          option(hive ? text(serde, "output_format") : null),
+          option(hive ? text(serde, "serde") : null), false, scalaMap(options));
       StructType schema = structure(found);
       return new CatalogTable(
           new TableIdentifier(table.name(), option(table.namespace()[0]), option(name)),
@@ -690,6 +763,17 @@ public class PythonCatalogs {
       boolean misnamed = found.equals(DELTA_SOURCE) && !format.equalsIgnoreCase(DELTA);
       if (misnamed || !all.sources.contains(found)) {
         throw failure(name, "failed", "its tables cannot have the format " + format);
+      }
+    }
+
+    /** Refuses classes of Hive that the gate does not know. */
+    private void requireFormats(JsonNode serde) {
+      String[] fields = new String[] {"input_format", "output_format", "serde"};
+      for (int i = 0; i < fields.length; i++) {
+        if (!all.hiveFormats.contains(text(serde, fields[i]))) {
+          throw failure(name, "failed",
+              "its tables cannot have the format " + text(serde, fields[i]));
+        }
       }
     }
 

@@ -9,15 +9,24 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.core.catalogs.base import PythonCatalogType
 from tidegate_server.core.catalogs.calls import CatalogCalls
+from tidegate_server.core.catalogs.hive.catalog_type import HiveType
 from tidegate_server.core.catalogs.kafka import KafkaType
 from tidegate_server.core.catalogs.loading import is_python_type, load_type
 from tidegate_server.core.catalogs.paimon.catalog_type import PaimonPythonType
 from tidegate_server.engine.gate import tables
+from tidegate_server.engine.gate.hive_client import HiveMetastore
 from tidegate_server.engine.gate.kafka_client import AdminClient
 from tidegate_server.engine.gate.python_rows import SparkWorkers, connect_workers, python_rows
-from tidegate_server.engine.storage.jvm import compiled_instance, java, java_source
+from tidegate_server.engine.gate.registered_schemas import RegisteredSchemas
+from tidegate_server.engine.storage.jvm import (
+    compiled_instance,
+    java,
+    java_source,
+    known_instance,
+)
 
 _NAME: Final = "tidegate.PythonCatalogs"
+_FILES: Final = "tidegate.CatalogFiles"
 _SOURCES: Final = frozenset({tables.Need.FREE, tables.Need.CONNECTIONS})
 """The data sources that tables may have: those of files, and other systems, which the right on the
 catalog covers."""
@@ -48,7 +57,8 @@ def python_catalogs(spark: SparkSession, *, uses: Any) -> Any:
     :param uses: an instance that was compiled before.
     """
     rows = python_rows(spark, uses=uses)
-    return compiled_instance(spark, _NAME, java_source(__package__, "PythonCatalogs"), uses=rows)
+    files = compiled_instance(spark, _FILES, java_source(__package__, "CatalogFiles"), uses=rows)
+    return compiled_instance(spark, _NAME, java_source(__package__, "PythonCatalogs"), uses=files)
 
 
 def connect_python(spark: SparkSession, catalogs: Any) -> None:
@@ -59,12 +69,22 @@ def connect_python(spark: SparkSession, catalogs: Any) -> None:
     for name, need in tables.source_needs().items():
         if need in _SOURCES and not name.startswith(_HIVE):
             sources.add(name)
-    kafka = KafkaType(lambda settings: AdminClient(spark, settings))
-    built_in: dict[str, PythonCatalogType] = {kafka.name: kafka, _PAIMON.name: _PAIMON}
+    formats, known = java(spark).java.util.ArrayList(), tables.hive_formats()
+    for name in known.serdes | known.input_formats | known.output_formats:
+        formats.add(name)
+    kafka = KafkaType(
+        lambda settings: AdminClient(spark, settings), lambda url: RegisteredSchemas(spark, url)
+    )
+    hive = HiveType(lambda address: HiveMetastore(spark, address))
+    built_in: dict[str, PythonCatalogType] = {each.name: each for each in (kafka, hive, _PAIMON)}
     calls = CatalogCalls(lambda name: built_in.get(name) or _find_type(name), SparkWorkers())
     rows = python_rows(spark, uses=catalogs)
     connect_workers(spark, rows)
-    catalogs.connect(_Callback(calls), server, sources, rows)
+    files: Any = known_instance(_FILES)
+    catalogs.connect(_Callback(calls), server, sources, formats, rows, files)
+    session: Any = spark._jsparkSession
+    session.extensions().injectResolutionRule(files.rules())
+    session.extensions().injectPlannerStrategy(files.strategies())
 
 
 def _find_type(name: str) -> PythonCatalogType:

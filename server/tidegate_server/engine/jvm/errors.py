@@ -126,7 +126,8 @@ def _catalog_error(causes: Sequence[_Cause]) -> ServerError | None:
     """
     for cause in causes:
         if cause.text.startswith(_FAILED_CATALOG):
-            return _python_catalog_error(*cause.text.removeprefix(_FAILED_CATALOG).split("\x1f"))
+            said = cause.text.removeprefix(_FAILED_CATALOG).split("\x1f", 2)
+            return _python_catalog_error(*said)
         if cause.text.startswith(_UNAVAILABLE_CATALOG):
             name, _, reason = cause.text.removeprefix(_UNAVAILABLE_CATALOG).partition("\x1f")
             return error(Code.CATALOG_UNAVAILABLE, name=name, reason=reason.strip().rstrip("."))

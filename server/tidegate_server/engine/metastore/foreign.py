@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import Code, error
@@ -14,6 +15,7 @@ from tidegate_server.core.messages.requests import ListCatalog
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.types import Column
 from tidegate_server.engine.gate.catalogs import load_catalog
+from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.storage.jvm import active_session, is_instance, java, string_array
 
 _TABLES: Final = "org.apache.spark.sql.connector.catalog.TableCatalog"
@@ -70,13 +72,23 @@ def _table(catalog: Any, identifier: Any, schema: str, request: ListCatalog) -> 
     name = TableName(request.name, schema, str(identifier.name()))
     columns: tuple[Column, ...] = ()
     comment = None
-    if request.with_columns:
-        found = catalog.loadTable(identifier)
+    found = _loaded(catalog, identifier) if request.with_columns else None
+    if found is not None:
         columns = tuple(_column(each) for each in found.columns())
         comment = found.properties().get("comment")
     return TableInfo(
         name=name, type="TABLE", comment=None if comment is None else str(comment), columns=columns
     )
+
+
+def _loaded(catalog: Any, identifier: Any) -> Any | None:
+    """Return a table; None if the catalog lists it, and refuses to read it."""
+    try:
+        return catalog.loadTable(identifier)
+    except Py4JJavaError as failed:
+        if to_server_error(failed).code == Code.CATALOG_REFUSED.name:
+            return None
+        raise
 
 
 def _column(column: Any) -> Column:

@@ -88,6 +88,27 @@ public class Registry extends scala.runtime.AbstractFunction3 {
   }
 
   /**
+   * Returns the fields of the newest schema of a subject: their names, types in SQL, and comments,
+   * which may be null. Null if there is no such subject, or its schema is no record of Avro.
+   */
+  public List fields(String url, String subject) throws Exception {
+    JsonNode said = ask(url, request(url, subject, "/latest").GET(), true);
+    Object newest = said == null ? null : schema(said);
+    if (!(newest instanceof Schema)) return null;
+    Schema record = (Schema) newest;
+    if (record.getType() != Schema.Type.RECORD) return null;
+    StructType columns = (StructType)
+        org.apache.spark.sql.avro.SchemaConverters$.MODULE$.toSqlType(record).dataType();
+    List found = new ArrayList();
+    for (int i = 0; i < columns.length(); i++) {
+      Schema.Field field = (Schema.Field) record.getFields().get(i);
+      found.add(new String[] {
+          field.name(), columns.apply(i).dataType().sql(), field.doc()});
+    }
+    return found;
+  }
+
+  /**
    * Returns SQL for the columns that the parameters of read_kafka add to records.
    *
    * @param asked whether the registry is asked; otherwise the columns have their types, and NULL.

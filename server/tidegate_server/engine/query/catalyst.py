@@ -13,6 +13,8 @@ from tidegate_server.engine.storage.jvm import frame_of, items, java, scala_obje
 
 # More than any table has columns, so that Catalyst does not truncate a text.
 _FIELDS = 1 << 20
+# The partitions of a table of another metastore, which are rows of the query, not its text.
+_LISTED = re.compile(r", Pruned Partitions: \[.*$", re.MULTILINE)
 # Ids of expressions and recursive queries, and the numbered names of common expressions.
 _ID = re.compile(r"(?:#|_common_expr_|(?<=UnionLoop )|(?<=UnionLoopRef ))\d+")
 
@@ -73,7 +75,7 @@ class Catalyst:
         subqueries differ from one analysis to the next.
         """
         numbers: dict[str, str] = {}
-        text = str(plan.treeString(False, False, _FIELDS, False, False))
+        text = _LISTED.sub("", str(plan.treeString(False, False, _FIELDS, False, False)))
         return _ID.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), text)
 
     # ---- plans -----------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def source_columns(plan: Node) -> Mapping[TableName, Schema]:
     """Return the columns of the tables in an analyzed query."""
     found: dict[TableName, Schema] = {}
     for name, relation in _relations(plan):
-        found.setdefault(name, _schema(relation.many("output")))
+        found.setdefault(name, _schema(_columns(relation)))
     return found
 
 
@@ -68,9 +68,7 @@ def used_columns(plan: Node) -> Mapping[TableName, frozenset[str]]:
     found: dict[TableName, frozenset[str]] = {}
     for name, relation in _relations(plan):
         mentioned = {
-            str(c.fields["name"]).lower()
-            for c in relation.many("output")
-            if expression_id(c) in used
+            str(c.fields["name"]).lower() for c in _columns(relation) if expression_id(c) in used
         }
         found[name] = found.get(name, frozenset()) | mentioned
     return found
@@ -80,7 +78,7 @@ def _relations(plan: Node) -> Iterable[tuple[TableName, Node]]:
     stack: list[tuple[Node, TableName | None]] = [(plan, None)]
     while stack:
         node, alias = stack.pop()
-        if node.kind in _RELATIONS:
+        if node.kind in _RELATIONS or _is_computed(node, alias):
             name = alias or _catalog_name(node)
             if name is not None:
                 yield name, node
@@ -101,7 +99,7 @@ class _Tracer:
     def output(self, node: Node) -> Output:
         """Return the columns of an operator."""
         match node.kind:
-            case "SubqueryAlias" if node.children[0].kind in _RELATIONS:
+            case "SubqueryAlias" if _is_table(node.children[0], _alias_name(node)):
                 return _relation_output(node.children[0], _alias_name(node))
             case kind if kind in _RELATIONS:
                 return _relation_output(node, _catalog_name(node))
@@ -216,11 +214,34 @@ class _Tracer:
         return known.get(number) or self.outer.get(number) or Trace()
 
 
-def _relation_output(relation: Node, name: TableName | None) -> Output:
-    columns = relation.many("output") or (
-        *relation.many("dataCols"),
-        *relation.many("partitionCols"),
+def _is_table(node: Node, alias: TableName | None) -> bool:
+    return node.kind in _RELATIONS or _is_computed(node, alias)
+
+
+def _is_computed(node: Node, alias: TableName | None) -> bool:
+    """Say whether an operator computes the columns of the table that it reads.
+
+    Only those of tables of catalogs do (``CatalogFiles.java``): Spark names no other projection
+    after the table below it.
+    """
+    if node.kind != "Project" or alias is None:
+        return False
+    while node.kind == "Project":
+        node = node.children[0]
+    return node.kind in _RELATIONS and _catalog_name(node) == alias
+
+
+def _columns(relation: Node) -> Sequence[Node]:
+    """Return the columns of a table, which have a name, an id and a type."""
+    return (
+        relation.many("output")
+        or relation.many("projectList")
+        or (*relation.many("dataCols"), *relation.many("partitionCols"))
     )
+
+
+def _relation_output(relation: Node, name: TableName | None) -> Output:
+    columns = _columns(relation)
     if name is None:
         return [(expression_id(column), Trace()) for column in columns]
     return [
@@ -311,12 +332,17 @@ def _table_name(catalog: str, schema: str, table: str) -> TableName:
     return name if "/" in table else name.folded()
 
 
+def _described(column: Node) -> Mapping[str, Any]:
+    """Return the fields with the type of a column; those that are computed are casts."""
+    return (column.children[0] if column.kind == "Alias" else column).fields
+
+
 def _schema(columns: Sequence[Node]) -> Schema:
     fields = [
         {
             "name": column.fields["name"],
-            "type": column.fields["dataType"],
-            "nullable": column.fields["nullable"],
+            "type": _described(column)["dataType"],
+            "nullable": _described(column).get("nullable", True),
             "metadata": {},
         }
         for column in columns

@@ -8,7 +8,7 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -31,8 +31,8 @@ class ForeignRows:
     facts: tuple[str, ...]
     """Texts that change with the rows, if there are no files."""
     format: str = ""
-    files: str | None = None
-    """The directory or file that the table also consists of."""
+    files: tuple[str, ...] = ()
+    """The directories or files that the table also consists of."""
 
 
 def foreign_rows(spark: SparkSession, name: TableName) -> ForeignRows | None:
@@ -54,11 +54,12 @@ def foreign_rows(spark: SparkSession, name: TableName) -> ForeignRows | None:
         return None
 
 
-def _rows_in_python(state: Mapping[str, str | None]) -> ForeignRows | None:
+def _rows_in_python(state: Mapping[str, Any]) -> ForeignRows | None:
     """Return what identifies the rows of a table (``state`` of ``PythonCatalogs.java``)."""
     facts = str(state["facts"])
     if "version" in state:
         version = state["version"]
         return None if version is None else ForeignRows((facts, version))
-    location = state["location"]
-    return None if location is None else ForeignRows((facts,), str(state["format"]), location)
+    places = tuple(map(str, state["places"]))
+    partitions = str(state.get("partitions", ""))
+    return ForeignRows((facts, partitions), str(state["format"]), places) if places else None

@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 MOST_FILES = 10_000
 """Tables with more files, including hidden ones and directories, get no fingerprint."""
 
+_HIVE = "hive"
+"""The format of tables that a SerDe of Hive reads."""
 _FILE_SOURCES = (
     "org.apache.spark.sql.execution.datasources.FileFormat",
     "org.apache.spark.sql.execution.datasources.v2.FileDataSourceV2",
@@ -86,9 +88,9 @@ def fingerprint(
             found = foreign_rows(spark, name)
             if found is None:
                 return None
-            if found.files is None:
+            if not found.files:
                 return _number(found.facts)
-            table = _of_catalog(spark, found, found.files)
+            table = _of_catalog(spark, found)
         else:
             table = _describe(spark, name, entry)
         if table is None:
@@ -186,13 +188,20 @@ def _describe(spark: SparkSession, name: TableName, entry: Any) -> _FileTable | 
     return _FileTable(configuration, (root, *dict.fromkeys(outside)), facts)
 
 
-def _of_catalog(spark: SparkSession, found: ForeignRows, place: str) -> _FileTable | None:
+def _of_catalog(spark: SparkSession, found: ForeignRows) -> _FileTable | None:
     """Return the files of a table of a catalog; None if its data source reads none."""
-    if not _is_file_source(spark, found.format):
+    if found.format != _HIVE and not _is_file_source(spark, found.format):
         return None
     configuration = _configuration(spark)
-    root = _qualify(configuration, java(spark).org.apache.hadoop.fs.Path(place))
-    return _FileTable(configuration, (root,), found.facts)
+    path = java(spark).org.apache.hadoop.fs.Path
+    first, *others = found.files
+    # Partitions are below the directory of their table, or have directories of their own.
+    below = f"{first.rstrip('/')}/"
+    outside = [
+        each for each in others if not each.startswith(below) or _in_hidden(each[len(below) :])
+    ]
+    roots = (_qualify(configuration, path(each)) for each in (first, *outside))
+    return _FileTable(configuration, tuple(dict.fromkeys(roots)), found.facts)
 
 
 def _at_path(spark: SparkSession, name: TableName) -> _FileTable:

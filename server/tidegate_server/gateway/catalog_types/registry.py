@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from typing import Final, cast
 
 from tidegate_server.core.catalogs.base import PythonCatalogType
+from tidegate_server.core.catalogs.hive.catalog_type import HiveType
 from tidegate_server.core.catalogs.kafka import KafkaType
 from tidegate_server.core.catalogs.loading import GROUP, is_python_type, load_type
 from tidegate_server.core.errors import Code, error
@@ -25,13 +26,10 @@ _BUILT_IN: Final[tuple[AnyType, ...]] = (
     PaimonType(),
     TidegateType(),
     KafkaType(),
+    HiveType(),
 )
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "generic_in_memory": "Temporary views last as long as a session: CREATE TEMPORARY VIEW.",
-    "hive": "Spark has one Hive Metastore, that of spark_catalog: set its address as "
-    "spark.hadoop.hive.metastore.uris in [engine.settings], and name the catalog by "
-    "'type' = 'tidegate'. For Iceberg tables of any metastore write 'type' = 'iceberg', "
-    "'catalog-type' = 'hive'.",
 }
 """Types of Flink that have no meaning here, and what serves their purpose."""
 _METHODS = ("spark_catalog", "options")
