@@ -169,7 +169,7 @@ def test_materialized_tables_are_asked_for_by_their_type(
 
 def test_the_inspector_lists_materialized_tables(engine: sa.Engine, driver: FakeConnection) -> None:
     sa.inspect(engine).get_materialized_view_names("s")
-    assert driver.asked[-1] == ("tables", "s", "%", ["MATERIALIZED_TABLE"], None)
+    assert driver.asked[-1] == ("tables", "s", "%", ["MATERIALIZED_TABLE"])
 
 
 def test_a_catalog_is_asked_for_by_its_name(engine: sa.Engine, driver: FakeConnection) -> None:
