@@ -14,7 +14,7 @@ from tidegate_server.core.catalogs.base import (
 )
 from tidegate_server.core.catalogs.options import CatalogOption
 from tidegate_server.core.model.names import quote_identifier
-from tidegate_server.core.model.urls import parse_web_url
+from tidegate_server.core.urls import parse_web_url
 
 TYPE: Final = "kafka"
 SCHEMA: Final = "default"

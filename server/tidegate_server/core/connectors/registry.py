@@ -11,7 +11,7 @@ from typing import Any
 
 from tidegate_server.core.connectors import options
 from tidegate_server.core.connectors.options import OptionError
-from tidegate_server.core.model.urls import parse_web_url
+from tidegate_server.core.urls import parse_web_url
 
 PARAMETERS = ("SchemaRegistry", "Subject", "Schema")
 """The parameters of read_kafka for keys and values, after ``key`` or ``value``: the URL of the
