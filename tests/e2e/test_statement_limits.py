@@ -67,6 +67,16 @@ def test_variables_do_not_get_around_the_limit(cursor: tidegate.Cursor) -> None:
     assert caught.value.code == "STATEMENT_TOO_LARGE"
 
 
+@pytest.mark.parametrize("within", ["{}", "BEGIN {}; END"])
+def test_a_computed_text_has_the_same_limits(cursor: tidegate.Cursor, within: str) -> None:
+    immediate = "EXECUTE IMMEDIATE concat('SELECT 7', repeat('{}', {}))"
+    assert cursor.execute(within.format(immediate.format("", 1))).fetchall() == [(7,)]
+    for part, count in ((", 1", TOKENS), (" " * 100, LIMIT // 100)):
+        with pytest.raises(tidegate.Error) as caught:
+            cursor.execute(within.format(immediate.format(part, count)))
+        assert caught.value.code == "STATEMENT_TOO_LARGE"
+
+
 def test_the_limit_holds_over_http(server: Server) -> None:
     at = f"http://127.0.0.1:{server.ready_info()['http_port']}/v3/sessions"
     session = _post(at, {})["sessionHandle"]

@@ -5,7 +5,8 @@ from time import process_time
 import pytest
 
 from tidegate_server.core.errors import ServerError
-from tidegate_server.gateway.session.text import require_size, require_tokens, substitute
+from tidegate_server.core.statement_size import require_size, require_tokens
+from tidegate_server.gateway.session.text import substitute
 
 LIMIT = 1000
 

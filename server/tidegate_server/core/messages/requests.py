@@ -98,6 +98,9 @@ class EngineOptions:
     """The cluster's name as ``kubernetes.cluster-id`` has it; empty for the usual one."""
     executor_timeout: float = 300.0
     """Seconds for which work waits for a first executor of the cluster."""
+    max_statement_bytes: int = 0
+    max_statement_tokens: int = 0
+    """Maximum size of the text of an EXECUTE IMMEDIATE; 0 means no limit."""
     warm_up: bool = True
     """Whether to run queries once it is ready, for Java to compile frequent code."""
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -94,6 +94,10 @@ _FEWEST_CACHED = 20
 _CACHED_MINUTES = 10
 """How long Delta caches the newest state of a table after its last use."""
 
+MAX_STATEMENT_BYTES = "spark.tidegate.maxStatementBytes"
+MAX_STATEMENT_TOKENS = "spark.tidegate.maxStatementTokens"
+"""Settings of the Spark context, which no session can change."""
+
 _ADDED = frozenset({"spark.driver.extraJavaOptions", "spark.driver.extraClassPath"})
 """Settings whose values are added to the engine's own."""
 
@@ -258,6 +262,8 @@ def spark_settings(
         # Vectored reads allocate direct memory in background threads: if it runs out, no caller
         # is notified, and the statement fails only after 300 s.
         "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
+        MAX_STATEMENT_BYTES: str(options.max_statement_bytes),
+        MAX_STATEMENT_TOKENS: str(options.max_statement_tokens),
         "spark.sql.warehouse.dir": str(directories.warehouse),
         "spark.hadoop.hive.exec.scratchdir": str(directories.scratch / "hive"),
         "spark.hadoop.hive.exec.local.scratchdir": str(directories.scratch / "hive-local"),

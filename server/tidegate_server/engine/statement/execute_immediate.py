@@ -14,6 +14,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.statement_size import require_size, require_tokens
+from tidegate_server.engine.jvm.session import MAX_STATEMENT_BYTES, MAX_STATEMENT_TOKENS
 from tidegate_server.engine.query.references import (
     Edit,
     apply_edits,
@@ -35,7 +37,8 @@ def expand_execute_immediate(spark: SparkSession, text: str) -> str:
 
     Everything else stays byte for byte.
 
-    :raises ServerError: NOT_SUPPORTED for a text or value that is not constant.
+    :raises ServerError: NOT_SUPPORTED for a text or value that is not constant;
+        STATEMENT_TOO_LARGE.
     :raises pyspark.errors.PySparkException: if Spark cannot parse a statement, or if its parameters
         and values do not match.
     """
@@ -46,12 +49,23 @@ def statement_of(spark: SparkSession, node: Any, *, script: bool) -> str:
     """Return the statement that a parsed EXECUTE IMMEDIATE runs, with parameters replaced.
 
     :param script: whether it is part of a script.
-    :raises ServerError: NOT_SUPPORTED if it is only known at run time.
+    :raises ServerError: NOT_SUPPORTED if it is only known at run time; STATEMENT_TOO_LARGE.
     """
     text = constant_text(spark, node.sqlStmtStr(), script=script)
     if text is None:
         raise _not_supported(_TEXT, script, "Write the statement itself, or its text as a literal.")
-    return _substitute(spark, text, node.args(), script=script) if node.args().size() else text
+    if node.args().size():
+        _require_size(spark, text)
+        text = _substitute(spark, text, node.args(), script=script)
+    _require_size(spark, text)
+    return text
+
+
+def _require_size(spark: SparkSession, text: str) -> None:
+    """Reject a text that is larger than a statement may be."""
+    configuration: Any = spark.sparkContext._conf
+    require_size(text, int(configuration.get(MAX_STATEMENT_BYTES, 0)))
+    require_tokens(text, int(configuration.get(MAX_STATEMENT_TOKENS, 0)))
 
 
 def _expand(spark: SparkSession, text: str, *, script: bool) -> str:

@@ -27,7 +27,7 @@ from tidegate_server.gateway.spark_session import run, session_zone
 _PAIRS = text_schema("key", "value")
 _VERBOSE = text_schema("key", "value", "meaning", "Since version")  # as Spark names them
 _SPARK = "spark."
-_FIXED = ("spark.app.", "spark.master", "spark.sql.hive.metastore.")
+_FIXED = ("spark.app.", "spark.master", "spark.sql.hive.metastore.", "spark.tidegate.")
 FIXED = "it is fixed when the engine starts"
 _UNDEFINED = "<undefined>"  # Spark's answer for a key without a value
 

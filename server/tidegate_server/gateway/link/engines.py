@@ -273,6 +273,8 @@ def _options(config: Config, settings: Mapping[str, str], java_home: Path) -> En
         group_reads=engine.group_reads,
         jars=engine.jars,
         executor_timeout=engine.executor_timeout,
+        max_statement_bytes=engine.max_statement_bytes,
+        max_statement_tokens=engine.max_statement_tokens,
         warm_up=engine.warm_up,
         exchange=exchange_directory(engine.master, settings, engine),
         alone=engine.share == "gateway" and not config.engines,

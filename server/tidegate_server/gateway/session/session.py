@@ -18,6 +18,7 @@ from tidegate_server.core.model.names import FunctionName
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.states import OperationState
 from tidegate_server.core.sql.redact import secrets_in
+from tidegate_server.core.statement_size import require_tokens
 from tidegate_server.gateway.audit.record import Record
 from tidegate_server.gateway.authorization.listings import function_filter
 from tidegate_server.gateway.authorization.users import rights_of
@@ -38,7 +39,7 @@ from tidegate_server.gateway.session.metadata import Listing, TablePattern, as_p
 from tidegate_server.gateway.session.metadata_cache import MetadataCache
 from tidegate_server.gateway.session.narrowing import narrow_metadata
 from tidegate_server.gateway.session.operation import Operation, OperationKind, shorten
-from tidegate_server.gateway.session.text import require_tokens, substitute
+from tidegate_server.gateway.session.text import substitute
 
 logger = logging.getLogger(__name__)
 
