@@ -12,6 +12,7 @@ import pytest
 
 import tidegate
 from tests.driver.fake_server import Answer, FakeServer, failure
+from tests.support.waiting import wait_until
 from tidegate import aio
 
 NUMBERS = Answer([("n", "INT")], [(n,) for n in range(25)], page=10)
@@ -21,7 +22,8 @@ ENDLESS = Answer(endless=True)
 def run(work: Coroutine[Any, Any, Any]) -> None:
     """Run a test's coroutine; no thread of the driver is left."""
     asyncio.run(asyncio.wait_for(work, 60))
-    assert drivers_threads() == []
+    # A thread ends a moment after the call that it made.
+    wait_until(lambda: not drivers_threads(), "a thread of the driver is left")
 
 
 def drivers_threads() -> list[str]:
@@ -161,11 +163,11 @@ def test_a_timeout_cancels_the_statement() -> None:
         async with aio.connect("127.0.0.1", port=server.port) as connection:
             cursor = connection.cursor()
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.2):
+                async with asyncio.timeout(1):
                     await cursor.execute("forever")
             await cursor.execute_async("forever")
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(cursor.fetchall(), 0.2)
+                await asyncio.wait_for(cursor.fetchall(), 1)
             assert len(server.requests("CancelOperation")) == 2
             assert not connection.closed
 
@@ -240,14 +242,16 @@ def test_another_task_cancels_a_statement() -> None:
 def test_many_connections_wait_at_once() -> None:
     async def one(port: int) -> None:
         async with aio.connect("127.0.0.1", port=port) as connection:
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(connection.cursor().execute("forever"), 2)
+            await connection.cursor().execute("forever")
 
     async def work(server: FakeServer) -> None:
         tasks = [asyncio.create_task(one(server.port)) for _ in range(80)]
         while len(server.operations) < 80:
             await asyncio.sleep(0.05)
-        await asyncio.gather(*tasks)
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(each, asyncio.CancelledError) for each in ended)
 
     with FakeServer({"forever": ENDLESS}) as server:
         run(work(server))
