@@ -64,8 +64,8 @@ def statement_of(spark: SparkSession, node: Any, *, script: bool) -> str:
 def _require_size(spark: SparkSession, text: str) -> None:
     """Reject a text that is larger than a statement may be."""
     configuration: Any = spark.sparkContext._conf
-    require_size(text, int(configuration.get(MAX_STATEMENT_BYTES, 0)))
-    require_tokens(text, int(configuration.get(MAX_STATEMENT_TOKENS, 0)))
+    require_size(text, int(configuration.get(MAX_STATEMENT_BYTES, "0")))
+    require_tokens(text, int(configuration.get(MAX_STATEMENT_TOKENS, "0")))
 
 
 def _expand(spark: SparkSession, text: str, *, script: bool) -> str:
