@@ -62,6 +62,7 @@ def find_tokens(pattern: re.Pattern[str], sql: str, start: int = 0) -> Iterator[
         start = end
 
 
+_WILDCARD = re.compile(r"[\\%_]")
 _SIGNIFICANT = compile_tokens(r"(?P<word>\w++) | (?P<sign>\S)")
 
 
@@ -96,8 +97,13 @@ def quote_name(name: str) -> str:
 
 
 def unquote_name(text: str) -> str:
-    """Return the name that stands in a statement, perhaps in backticks."""
+    """Return a name as written in a statement without its backticks, if it has any."""
     return text[1:-1].replace("``", "`") if text.startswith("`") else text
+
+
+def escape_pattern(name: str) -> str:
+    """Return a pattern of LIKE, or of a metadata call, that matches this name only."""
+    return _WILDCARD.sub(r"\\\g<0>", name)
 
 
 def comment_end(sql: str, start: int) -> int | None:

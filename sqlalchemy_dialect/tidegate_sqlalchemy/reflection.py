@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import exc
 from sqlalchemy.engine import Connection
 
+from tidegate.lexical import escape_pattern
 from tidegate_sqlalchemy.compat import cache
 from tidegate_sqlalchemy.types import parse_type
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         ReflectedTableComment,
     )
 
-_WILDCARD = re.compile(r"([\\_%])")
 _SIZED = {"DECIMAL": "{size},{digits}", "VARCHAR": "{size}", "CHAR": "{size}"}
 
 MetadataRow = dict[str, Any]
@@ -116,7 +115,7 @@ class ReflectionMixin:
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[ReflectedColumn]:
         """Return the columns with types, nullability, comments."""
-        pattern = (self._pattern_of(schema), _escape(table_name))
+        pattern = (self._pattern_of(schema), escape_pattern(table_name))
         catalog = _catalog_of(schema)
         rows = _metadata(connection, lambda cursor: cursor.columns(*pattern, catalog=catalog))
         own = [row for row in rows if row["TABLE_NAME"].lower() == table_name.lower()]
@@ -131,7 +130,7 @@ class ReflectionMixin:
     ) -> ReflectedPrimaryKeyConstraint:
         """Return the declared primary key of a materialized table, or an empty one."""
         self._require(connection, table_name, schema)
-        pattern = (self._pattern_of(schema), _escape(table_name))
+        pattern = (self._pattern_of(schema), escape_pattern(table_name))
         try:
             rows = _metadata(connection, lambda cursor: cursor.primary_keys(*pattern))
         except self.loaded_dbapi.NotSupportedError:
@@ -198,7 +197,8 @@ class ReflectionMixin:
         pattern = self._pattern_of(schema)
         catalog = _catalog_of(schema)
         rows = _metadata(
-            connection, lambda cursor: cursor.tables(pattern, _escape(table), catalog=catalog)
+            connection,
+            lambda cursor: cursor.tables(pattern, escape_pattern(table), catalog=catalog),
         )
         return next((row for row in rows if row["TABLE_NAME"].lower() == table.lower()), None)
 
@@ -209,13 +209,13 @@ class ReflectionMixin:
 
     def _pattern_of(self, schema: str | None) -> str | None:
         name = self._schema_of(schema)
-        return None if name is None else _escape(name)
+        return None if name is None else escape_pattern(name)
 
 
 def _catalog_of(schema: str | None) -> str | None:
     """Return the catalog of ``catalog.schema`` as a pattern; None for a schema alone."""
     catalog = (schema or "").rpartition(".")[0]
-    return _escape(catalog) if catalog else None
+    return escape_pattern(catalog) if catalog else None
 
 
 def _metadata(connection: Connection, call: Callable[[Any], object]) -> list[MetadataRow]:
@@ -246,8 +246,3 @@ def _type_text(row: MetadataRow) -> str:
     if sizes is None or row["COLUMN_SIZE"] is None:
         return name
     return f"{name}({sizes.format(size=row['COLUMN_SIZE'], digits=row['DECIMAL_DIGITS'] or 0)})"
-
-
-def _escape(name: str) -> str:
-    """Return a pattern that only this name matches."""
-    return _WILDCARD.sub(r"\\\1", name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from time import monotonic
 from types import TracebackType
@@ -148,7 +149,7 @@ class Cursor(Generic[Row]):
         :raises ProgrammingError: if none was started.
         """
         pause = Pause()
-        async with _Interruptible(self):
+        async with self._interruptible():
             # Other cursors of the connection have their turn between two of these calls.
             while not self._blocking.settled:
                 started = monotonic()
@@ -363,33 +364,19 @@ class Cursor(Generic[Row]):
         return await self._run(call)
 
     async def _run(self, call: Callable[[], T]) -> T:
-        async with _Interruptible(self):
+        async with self._interruptible():
             return await self._worker.run(call)
+
+    @asynccontextmanager
+    async def _interruptible(self) -> AsyncIterator[None]:
+        """End the statement on the server before a canceled task goes on."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            driven = self._blocking
+            await self._worker.settle(driven.cancel, driven.discard, self.connection.abort)
+            raise
 
     async def read(self, call: Callable[[blocking.Cursor[Row]], T]) -> T:
         """Run a function of the blocking cursor in the connection's thread."""
         return await self._fetch(partial(call, self._blocking))
-
-    async def interrupt(self) -> None:
-        """End the statement on the server for a task that is being canceled."""
-        driven = self._blocking
-        await self._worker.settle(driven.cancel, driven.discard, self.connection.abort)
-
-
-class _Interruptible:
-    """Cancels the statement of a cursor if the task is canceled within."""
-
-    def __init__(self, cursor: Cursor[Any]) -> None:
-        self._cursor = cursor
-
-    async def __aenter__(self) -> None:
-        return None
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if isinstance(error, asyncio.CancelledError):
-            await self._cursor.interrupt()

@@ -101,6 +101,6 @@ async def run_aside(call: Callable[[], T]) -> T:
 
 
 def _close_late(opening: Future[Opened]) -> None:
-    # An opening that failed has nobody left to tell.
+    # If it failed, no task waits for the error.
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()

@@ -212,15 +212,14 @@ def _run(
             return
         if display.format in FILE_FORMATS and edit is None and chosen is None:
             count = _write_file(work, cursor, display)
-            display.count_rows(count, started)
-            return
-        names: Sequence[str] = [str(column[0]) for column in cursor.description]
-        pages: Iterable[Page] = work.pages(cursor)
-        if edit is not None:
-            names, pages = edit(names, pages)
-        if chosen is not None:
-            names, pages = _project(names, pages, chosen)
-        count = writer_of(display.format)(names, pages, display.out, display.header)
+        else:
+            names: Sequence[str] = [str(column[0]) for column in cursor.description]
+            pages: Iterable[Page] = work.pages(cursor)
+            if edit is not None:
+                names, pages = edit(names, pages)
+            if chosen is not None:
+                names, pages = _project(names, pages, chosen)
+            count = writer_of(display.format)(names, pages, display.out, display.header)
     display.count_rows(count, started)
 
 

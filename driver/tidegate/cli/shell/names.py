@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 import tidegate
 from tidegate.cli.script import Workbench
 from tidegate.cursor import Cursor
+from tidegate.lexical import escape_pattern
 
 logger = logging.getLogger(__name__)
 
@@ -36,13 +37,13 @@ class SessionNames:
     def functions(self) -> tuple[str, ...]:
         """Return the names of functions."""
         return self._load(
-            "functions", lambda cursor: (row[_NAME] for row in cursor.functions().fetchall())
+            "functions", lambda cursor: sorted(row[_NAME] for row in cursor.functions().fetchall())
         )
 
     def settings(self) -> tuple[str, ...]:
         """Return the keys of session settings and of options of materialized tables."""
         return self._load(
-            "settings", lambda cursor: (row[0] for row in cursor.execute("SET -v").fetchall())
+            "settings", lambda cursor: sorted(row[0] for row in cursor.execute("SET -v").fetchall())
         )
 
     def columns(self, table: str) -> tuple[str, ...]:
@@ -50,36 +51,28 @@ class SessionNames:
         schema, _, name = table.rpartition(".")
 
         def columns(cursor: Cursor) -> Iterable[object]:
-            rows = cursor.columns(_escaped(schema) or None, _escaped(name)).fetchall()
+            pattern = escape_pattern(schema) or None, escape_pattern(name)
+            rows = cursor.columns(*pattern).fetchall()
             return [row[_COLUMN] for row in rows]
 
-        return self._load(f"columns of {table.lower()}", columns, ordered=True)
+        return self._load(f"columns of {table.lower()}", columns)
 
-    def _load(
-        self, what: str, ask: Callable[[Cursor], Iterable[object]], *, ordered: bool = False
-    ) -> tuple[str, ...]:
+    def _load(self, what: str, ask: Callable[[Cursor], Iterable[object]]) -> tuple[str, ...]:
         connection = self._bench.connection
         if connection is None:
             return ()
         if what not in self._known:
             try:
                 with connection.cursor() as cursor:
-                    names = dict.fromkeys(map(str, ask(cursor)))
+                    self._known[what] = tuple(dict.fromkeys(map(str, ask(cursor))))
             except tidegate.Error as error:
                 logger.debug("Cannot list %s for completion: %s", what, error)
                 return ()
-            self._known[what] = tuple(names if ordered else sorted(names))
         return self._known[what]
 
 
 def _objects(cursor: Cursor) -> Iterable[object]:
     tables = cursor.tables(None, "%").fetchall()
-    yield from (row[_NAME] for row in tables)
-    yield from (row[_SCHEMA] for row in tables)
-    yield from (f"{row[_SCHEMA]}.{row[_NAME]}" for row in tables)
-    yield from (row[0] for row in cursor.catalogs().fetchall())
-
-
-def _escaped(name: str) -> str:
-    """Return a pattern that matches one name."""
-    return name.replace("\\", r"\\").replace("_", r"\_").replace("%", r"\%")
+    catalogs = {row[0] for row in cursor.catalogs().fetchall()}
+    bare = {name for row in tables for name in (row[_NAME], row[_SCHEMA])}
+    return sorted(catalogs | bare | {f"{row[_SCHEMA]}.{row[_NAME]}" for row in tables})

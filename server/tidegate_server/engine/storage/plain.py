@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tidegate_server.core.catalogs.base import HIVE
 from tidegate_server.core.model.names import TableName
 from tidegate_server.engine.storage.base import is_foreign, is_path
 from tidegate_server.engine.storage.foreign import ForeignRows, foreign_rows
@@ -24,8 +25,6 @@ logger = logging.getLogger(__name__)
 MOST_FILES = 10_000
 """Tables with more files, including hidden ones and directories, get no fingerprint."""
 
-_HIVE = "hive"
-"""The format of tables that a SerDe of Hive reads."""
 _FILE_SOURCES = (
     "org.apache.spark.sql.execution.datasources.FileFormat",
     "org.apache.spark.sql.execution.datasources.v2.FileDataSourceV2",
@@ -190,7 +189,7 @@ def _describe(spark: SparkSession, name: TableName, entry: Any) -> _FileTable | 
 
 def _of_catalog(spark: SparkSession, found: ForeignRows) -> _FileTable | None:
     """Return the files of a table of a catalog; None if its data source reads none."""
-    if found.format != _HIVE and not _is_file_source(spark, found.format):
+    if found.format != HIVE and not _is_file_source(spark, found.format):
         return None
     configuration = _configuration(spark)
     path = java(spark).org.apache.hadoop.fs.Path

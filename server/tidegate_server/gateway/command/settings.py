@@ -117,14 +117,17 @@ def show_options(statement: ShowOptions, context: Context) -> Result:
     """
     session, server = context.session.settings, context.services.config.options
     ours = {key: value for key, value in {**server, **session}.items() if is_tidegate_key(key)}
-    schema = _VERBOSE if statement.verbose else _PAIRS
-    listed = run("SET -v" if statement.verbose else "SET", context)
-    with closing(listed):
-        theirs = [tuple(row.values()) for batch in listed.batches(0) for row in batch.to_pylist()]
-    rows: list[tuple[str | None, ...]] = [(key, ours[key]) for key in sorted(ours)]
+    rows: list[tuple[str | None, ...]]
     if statement.verbose:
+        schema, text = _VERBOSE, "SET -v"
         shown = sorted(ours.keys() | {k for k, o in OPTIONS.items() if Place.SESSION in o.places})
         rows = [(key, ours.get(key, _UNDEFINED), _meaning(key), None) for key in shown]
+    else:
+        schema, text = _PAIRS, "SET"
+        rows = [(key, ours[key]) for key in sorted(ours)]
+    listed = run(text, context)
+    with closing(listed):
+        theirs = [tuple(row.values()) for batch in listed.batches(0) for row in batch.to_pylist()]
     return visible_settings(RowsResult(schema, rows + theirs), context)
 
 

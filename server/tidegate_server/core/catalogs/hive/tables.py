@@ -164,7 +164,7 @@ def _of_hive(
         columns=tuple(map(_column, (*storage.get("cols", ()), *keys))),
         partition_keys=tuple(each["name"] for each in keys),
         location=storage.get("location"),
-        # Hive looks for what a SerDe is told in the properties of the table, too.
+        # Hive also reads the settings of a SerDe from the properties of the table.
         options={} if source else {**properties, **_texts(_serde_info(found).get("parameters"))},
         comment=comment,
         properties=properties,
