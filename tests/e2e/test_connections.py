@@ -416,11 +416,69 @@ def test_a_materialized_table_reads_it_with_its_owners_privileges(server: Server
     )
     assert sorted(run_as(server, "bob", "SELECT * FROM bob.totals")) == [("a", 10.5), ("b", 20)]
     refresh = "ALTER MATERIALIZED TABLE bob.totals REFRESH"
-    run_as(server, "bob", refresh)  # the source counts as changed
+    run_as(server, "bob", refresh)
     run_as(server, "root", "REVOKE USE CONNECTION ON CONNECTION crm FROM USER bob")
     assert "USE CONNECTION on connection crm" in refused(server, "bob", refresh)
     run_as(server, "root", "GRANT USE CONNECTION ON CONNECTION crm TO USER bob")
     run_as(server, "bob", refresh, "DROP MATERIALIZED TABLE bob.totals")
+
+
+@thorough
+def test_what_has_not_changed_in_the_database_is_not_read_again(server: Server, url: str) -> None:
+    port = url.rpartition(":")[2].partition("/")[0]
+    create = "CREATE CONNECTION {} TYPE postgresql OPTIONS (url '{}', user 'crm', {}, {})"
+    secret, newest = "password secret('crm')", "SELECT max(id) FROM {table} WHERE {name} > ''"
+    queries = {
+        "by_snapshot": "SELECT name, id FROM crm.shop.visits JOIN watching.names USING (who)",
+        "of_a_view": "SELECT * FROM crm.shop.latest",
+        "by_query": "SELECT count(*) AS c FROM newest.shop.visits",
+        "ignored": "SELECT count(*) AS c FROM ignored.shop.visits",
+        "failing": "SELECT count(*) AS c FROM failing.shop.visits",
+    }
+
+    def refresh(table: str, how: str = "") -> str:
+        statement = f"ALTER MATERIALIZED TABLE watching.{table} REFRESH {how}"
+        history = f"SHOW REFRESH HISTORY FOR watching.{table} LIMIT 1"
+        last = run_as(server, "root", statement, history)
+        return str(next(word for word in last[0] if word in ("FULL", "INCREMENTAL", "NO_DATA")))
+
+    with psycopg.connect(
+        host="127.0.0.1", port=port, dbname="postgres", user="crm", password=HUSH, autocommit=True
+    ) as database:
+        database.execute("CREATE TABLE shop.visits (id int, who text)")
+        database.execute("INSERT INTO shop.visits VALUES (1, 'a')")
+        database.execute("CREATE VIEW shop.latest AS SELECT max(id) AS id FROM shop.visits")
+        run_as(
+            server,
+            "root",
+            create.format("newest", url, secret, f'versionQuery "{newest}"'),
+            create.format("ignored", url, secret, "versionQuery 'none'"),
+            create.format("failing", url, secret, "versionQuery 'SELECT seen FROM {table}'"),
+            "CREATE SCHEMA watching",
+            "CREATE TABLE watching.names (who STRING, name STRING)",
+            "INSERT INTO watching.names VALUES ('a', 'ann'), ('c', 'carl')",
+            *(
+                f"CREATE MATERIALIZED TABLE watching.{name} FRESHNESS = INTERVAL '1' DAY AS {query}"
+                for name, query in queries.items()
+            ),
+        )
+        # PostgreSQL may gather statistics, which is a transaction.
+        wait_until(lambda: refresh("by_snapshot") == "NO_DATA", "an unchanged snapshot", 60)
+        assert [refresh(name) for name in queries if name != "by_snapshot"] == [
+            *("FULL", "NO_DATA", "FULL", "FULL")
+        ]
+        run_as(server, "root", "INSERT INTO watching.names VALUES ('d', 'dora')")
+        assert refresh("by_snapshot", "INCREMENTAL") == "INCREMENTAL"
+        database.execute("UPDATE shop.visits SET who = 'c'")
+        assert (refresh("by_snapshot"), refresh("by_query")) == ("FULL", "NO_DATA")
+        database.execute("INSERT INTO shop.visits VALUES (2, 'd')")
+        assert (refresh("by_snapshot"), refresh("by_query")) == ("FULL", "FULL")
+        found = run_as(server, "root", "SELECT * FROM watching.by_snapshot ORDER BY id")
+        assert found == [("carl", 1), ("dora", 2)]
+    run_as(server, "root", *(f"DROP MATERIALIZED TABLE watching.{name}" for name in queries))
+    assert "placeholders are {table}, {schema}, {name}" in refused(
+        server, "root", create.format("odd", url, secret, "versionQuery 'SELECT {relation}'")
+    )
 
 
 @thorough

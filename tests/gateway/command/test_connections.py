@@ -71,6 +71,7 @@ def test_only_administrators_create_one_and_change_its_options(world: Guarded) -
         (CREATE.replace("db/crm", "ann:hush@db/crm"), "contains a secret"),
         (CREATE.replace("db/crm", "db/crm?password=hush"), "contains a secret"),
         (CREATE.replace("user 'ann'", "DbTable 't'"), "DbTable is an option of one table"),
+        (CREATE.replace("user 'ann'", "VersionQuery 'SELECT {t}'"), "versionQuery contains {t}"),
         ("CREATE CONNECTION c TYPE jdbc OPTIONS (url 'jdbc:x:y')", "names no driver"),
     ],
 )

@@ -40,6 +40,7 @@ public class Catalogs {
   /** Before the name of a catalog, and the reason, in messages of exceptions. */
   public static final String UNAVAILABLE = "tidegate.catalog.unavailable:";
   static final String FIELD = "\u001f";
+  private static final String VERSION_QUERY = "versionQuery";
   private static final String DATABASE =
       "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog";
   private static final long RETRY_MILLISECONDS = 5000;
@@ -83,6 +84,8 @@ public class Catalogs {
     private final Set secrets;
     private final String problem;
     private final PythonCatalogs python;
+    /** What shows that a table of a database has not changed; null if it is not an option. */
+    private final String versionQuery;
     /** What loading it led to; null before. Read without a lock: loading may take long. */
     private volatile Loaded loaded;
 
@@ -97,11 +100,21 @@ public class Catalogs {
       this.options = options;
       this.secrets = secrets;
       this.problem = problem;
+      // Drivers reject properties that they do not know.
+      this.versionQuery = className.equals(DATABASE) ? removeOption(options, VERSION_QUERY) : null;
+    }
+
+    private static String removeOption(Map options, String name) {
+      for (Object key : new ArrayList(options.keySet())) {
+        if (name.equalsIgnoreCase((String) key)) return (String) options.remove(key);
+      }
+      return null;
     }
 
     boolean isSame(Entry other) {
       return other != null && kind.equals(other.kind) && className.equals(other.className)
           && pythonType.equals(other.pythonType) && options.equals(other.options)
+          && java.util.Objects.equals(versionQuery, other.versionQuery)
           && problem.equals(other.problem);
     }
 
@@ -302,6 +315,12 @@ public class Catalogs {
   public Map options(String name) {
     Entry found = find(name);
     return found == null || !isDatabase(name) ? null : new HashMap(found.options);
+  }
+
+  /** Returns the option versionQuery of a database; null if it has none. */
+  public String versionQuery(String name) {
+    Entry found = find(name);
+    return found == null ? null : found.versionQuery;
   }
 
   /** Returns UNUSED, READY or FAILED, and the reason; empty if there is none of this name. */

@@ -1,5 +1,6 @@
 """What identifies the rows of tables of catalogs: of Iceberg tables, their newest snapshot; of
-those of catalogs written in Python, what the catalog says, the version of Delta, or the files.
+those of catalogs written in Python, what the catalog says, the version of Delta, or the files; of
+those of databases, the answer of a query.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.core.model.names import TableName
 from tidegate_server.engine.storage.catalogs import catalog_of, identifier_of
+from tidegate_server.engine.storage.databases import DATABASE, database_facts
 from tidegate_server.engine.storage.iceberg.tables import load_table
 from tidegate_server.engine.storage.jvm import active_session
 
@@ -45,8 +47,13 @@ def foreign_rows(spark: SparkSession, name: TableName) -> ForeignRows | None:
             catalog = catalog_of(spark, name)
             if catalog is None:
                 return None
-            if str(catalog.getClass().getName()) == _PYTHON:
+            class_name = str(catalog.getClass().getName())
+            if class_name == _PYTHON:
                 return _rows_in_python(json.loads(catalog.state(identifier_of(spark, name))))
+            if class_name == DATABASE:
+                table = catalog.loadTable(identifier_of(spark, name))
+                facts = database_facts(spark, name, table)
+                return None if facts is None else ForeignRows(facts)
         found = load_table(spark, name)
         return None if found is None else ForeignRows(found.state)
     except (PySparkException, Py4JError) as problem:

@@ -5,6 +5,7 @@ Flink's options: https://nightlies.apache.org/flink/flink-docs-master/docs/conne
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -49,6 +50,8 @@ _SPARKS: Final[Mapping[str, str]] = {
     "batchsize": "Rows that one round trip to the database inserts.",
     "querytimeout": "Seconds that a statement in the database may take.",
 }
+VERSION_QUERY: Final = "versionQuery"
+_PLACEHOLDERS: Final = ("{table}", "{schema}", "{name}")
 _PROPERTIES: Final = "properties."
 _MYSQL_SCHEME: Final = "permitMysqlScheme"
 """The parameter with which MariaDB's driver accepts the URLs of MySQL."""
@@ -78,6 +81,18 @@ def for_spark(options: Mapping[str, str]) -> Mapping[str, str]:
     return found
 
 
+def check_version_query(query: str | None) -> None:
+    """Raise ValueError, whose message is a clause, for an option that is no query and not none."""
+    if query is None:
+        return
+    if not query.strip():
+        raise ValueError(f"{VERSION_QUERY} is empty: write 'none' for no query")
+    for found in re.findall(r"\{\w*\}", query):
+        if found not in _PLACEHOLDERS:
+            known = ", ".join(_PLACEHOLDERS)
+            raise ValueError(f"{VERSION_QUERY} contains {found}; placeholders are {known}")
+
+
 @dataclass(frozen=True, slots=True)
 class JdbcType:
     """Another database."""
@@ -102,6 +117,10 @@ class JdbcType:
             for name, text in _SPARKS.items()
         ),
         CatalogOption(
+            name=VERSION_QUERY,
+            description="A query of the database whose rows change with those of {table}.",
+        ),
+        CatalogOption(
             name=f"{_PROPERTIES}*", description="Properties of the driver, after that prefix."
         ),
     )
@@ -109,6 +128,7 @@ class JdbcType:
     def spark_catalog(self, options: Mapping[str, str]) -> SparkCatalog:
         """Return Spark's catalog of JDBC tables; raises ValueError as described there."""
         given = {key.lower(): value for key, value in options.items()}
+        check_version_query(given.get(VERSION_QUERY.lower()))
         base = given.pop("base-url").rstrip("/")
         system = system_of(base)
         if system is None:

@@ -14,7 +14,11 @@ from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.sql.external.statements import CreateConnection, SetConnectionOptions
 from tidegate_server.core.sql.redact import redact
 from tidegate_server.gateway.authorization.objects import find_external
-from tidegate_server.gateway.catalog_types.jdbc import SYSTEMS
+from tidegate_server.gateway.catalog_types.jdbc import (
+    SYSTEMS,
+    VERSION_QUERY,
+    check_version_query,
+)
 from tidegate_server.gateway.command.external.names import check_catalog_name
 from tidegate_server.gateway.command.external.objects import (
     create_external,
@@ -99,6 +103,11 @@ def _checked(connection: ExternalObject, context: Context) -> ExternalObject:
     if wrong:
         hint = "A connection stands for all tables: leave the option out."
         raise _invalid(name, f"{wrong[0]} is an option of one table", hint)
+    try:
+        check_version_query(option(options, VERSION_QUERY.lower()))
+    except ValueError as problem:
+        hint = "See the documentation of connections, Version queries."
+        raise _invalid(name, str(problem), hint) from problem
     if option(options, _DRIVER) is None:
         if not system.driver:
             hint = "Add driver 'com.example.Driver' to its options."
