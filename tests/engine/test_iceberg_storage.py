@@ -320,6 +320,27 @@ def test_statements_write_rows_of_deletion_vectors(lake: IcebergLake) -> None:
         assert lake.rows(f"SELECT * FROM {each}") == wanted
 
 
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+@pytest.mark.parametrize("source", ["dv", "(SELECT a.id, b.n FROM dv a JOIN dv b USING (id))"])
+def test_a_merge_reads_a_table_of_delta(lake: IcebergLake, mode: str, source: str) -> None:
+    """Spark reads the source a second time, to find the files with rows that match."""
+    target = lake.stored("target").quoted()
+    lake.sql(
+        *VECTORS,
+        "DELETE FROM dv WHERE id IN (1, 4)",
+        f"CREATE TABLE {target} (id INT, n INT) USING iceberg "
+        f"TBLPROPERTIES ('write.merge.mode' = '{mode}')",
+        f"INSERT INTO {target} VALUES (1, 1), (2, -2), (9, 9)",
+    )
+    assert _has_vectors(lake)
+    lake.sql(
+        f"MERGE INTO {target} t USING {source} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET n = "
+        "s.n WHEN NOT MATCHED THEN INSERT (id, n) VALUES (s.id, s.n)"
+    )
+    kept = "SELECT * FROM VALUES (1, 1), (9, 9)"
+    assert lake.rows(f"SELECT * FROM {target}") == lake.rows(f"SELECT id, n FROM dv UNION {kept}")
+
+
 def test_an_assertion_over_deletion_vectors_holds_a_version(lake: IcebergLake) -> None:
     lake.sql(*VECTORS)
     grows = Assertion(

@@ -10,7 +10,8 @@ from tidegate_server.engine.storage.jvm import compiled_instance, java_source
 
 
 def install_delta_scans(spark: SparkSession) -> None:
-    """Have all sessions that are created from now on read deletion vectors in such statements."""
-    source = java_source(__package__, "DeltaScans")
+    """Have all sessions that are created from now on read Delta tables in such statements."""
+    scans = compiled_instance(spark, "tidegate.DeltaScans", java_source(__package__, "DeltaScans"))
     session: Any = spark._jsparkSession
-    session.extensions().injectPreCBORule(compiled_instance(spark, "tidegate.DeltaScans", source))
+    session.extensions().injectOptimizerRule(scans.reading())
+    session.extensions().injectPreCBORule(scans)
