@@ -402,20 +402,14 @@ def test_it_is_evolved_read_by_others_and_seen_in_lists(stored: Server) -> None:
 
 
 def test_it_is_refreshed_after_the_engine_died(stored: Server) -> None:
-    dead = stored.engine_pid
-    os.kill(dead, signal.SIGKILL)
-    stored.wait_for_engine(other_than=dead)
+    with closing(stored.connect(user="bob")) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute("USE lake.db")
+        dead = stored.engine_pid
+        os.kill(dead, signal.SIGKILL)
+        stored.wait_for_engine(other_than=dead)
+        cursor.execute("SELECT count(*) FROM t")
+        assert cursor.fetchall() == [(2,)]
     run_as(stored, "ann", "INSERT INTO ann.src VALUES ('e', 5)")
     assert strategy(stored) in ("INCREMENTAL", "FULL")
     [verified] = run_as(stored, "ann", "VERIFY MATERIALIZED TABLE lake.mts.m")
     assert verified[3] is True
-
-
-def test_catalogs_are_there_after_the_engine_died(server: Server) -> None:
-    with closing(server.connect(user="bob")) as connection, closing(connection.cursor()) as cursor:
-        cursor.execute("USE lake.db")
-        dead = server.engine_pid
-        os.kill(dead, signal.SIGKILL)
-        server.wait_for_engine(other_than=dead)
-        cursor.execute("SELECT count(*) FROM t")
-        assert cursor.fetchall() == [(2,)]

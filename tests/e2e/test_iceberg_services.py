@@ -27,7 +27,10 @@ from tests.support.postgres import (
 from tidegate_server.engine.jvm.jars import fetch_jars
 from tidegate_server.gateway.link.java import find_java
 
-pytestmark = pytest.mark.faults  # a server of its own
+pytestmark = [
+    pytest.mark.faults,  # a server of its own
+    pytest.mark.skipif(not FULL, reason="starts a server and three services"),
+]
 
 HUSH = "h1sh-hish"
 CONFIG = """
@@ -46,7 +49,7 @@ jars = {drivers}
 lake = {{ file = "{secret}" }}
 user = "iceberg"
 """
-KINDS = ("jdbc", *(("rest", "hive") if FULL else ()))
+KINDS = ("jdbc", "rest", "hive")
 
 
 @pytest.fixture(scope="module")

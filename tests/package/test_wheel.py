@@ -12,6 +12,8 @@ from tests.support.fixtures.server import running_server
 
 pytestmark = pytest.mark.package
 
+LARGE = ("pyspark", "py4j", "pyarrow", "numpy", "pandas")
+
 
 @pytest.fixture(scope="session")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -99,7 +101,7 @@ def test_with_the_sqlalchemy_extra_urls_are_understood(wheel: Path, tmp_path: Pa
 
 @pytest.mark.timeout(900)
 def test_with_the_server_extra_the_whole_server_runs(wheel: Path, tmp_path: Path) -> None:
-    binaries = install(tmp_path / "environment", f"{wheel}[server]")
+    binaries = install(tmp_path / "environment", f"{wheel}[server]", linked=LARGE)
     with (
         running_server(tmp_path / "server", python=str(binaries / "python")) as server,
         server.connect() as connection,

@@ -11,20 +11,25 @@ from pyspark.sql import SparkSession
 from tests.engine.oracle.__main__ import replay
 from tests.engine.oracle.tally import Tally
 from tests.engine.oracle.traps import TRAPS
+from tests.support.fixtures.spark import IcebergLake, Lake
 from tests.support.full_run import FULL
 
 pytestmark = pytest.mark.spark
 
 CHOSEN = tuple(TRAPS)[:: 1 if FULL else 17]
+STORAGES = (Lake, *((IcebergLake,) if FULL else ()))
+"""The formats of materialized tables; their sources are tables of Delta."""
 
 
-@pytest.fixture(scope="module")
-def tallies(spark_root: SparkSession) -> Mapping[str, Tally]:
+@pytest.fixture(scope="module", params=STORAGES)
+def tallies(
+    request: pytest.FixtureRequest, spark_root: SparkSession, ice: None
+) -> Mapping[str, Tally]:
     """What happened in each trap; two of them are sprung at a time."""
 
     def sprung(name: str) -> Tally:
         tally = Tally()
-        replay(spark_root, TRAPS[name], tally)
+        replay(spark_root, TRAPS[name], tally, request.param)
         return tally
 
     with ThreadPoolExecutor(2) as pool:

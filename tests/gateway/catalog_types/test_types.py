@@ -49,7 +49,10 @@ def test_flinks_options_of_jdbc_become_sparks() -> None:
 
 @pytest.mark.parametrize(
     ("query", "reason"),
-    [("SELECT max(a) FROM {relation}", "placeholders are {table}"), (" ", "is empty: write 'none'")],
+    [
+        ("SELECT max(a) FROM {relation}", "placeholders are {table}"),
+        (" ", "is empty: write 'none'"),
+    ],
 )
 def test_a_version_query_is_complete(query: str, reason: str) -> None:
     assert JdbcType().spark_catalog({**JDBC, "VersionQuery": "none"}).options["versionquery"]
