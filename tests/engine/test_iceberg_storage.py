@@ -454,6 +454,7 @@ def test_a_table_whose_catalog_is_down_is_not_taken_for_dropped(lake: IcebergLak
         ("ARRAY<SMALLINT>", "write CAST(`a` AS ARRAY<INT>)"),
         ("VARCHAR(3)", "write CAST(`a` AS STRING)"),
         ("INTERVAL DAY", "Leave the column out"),
+        ("VARIANT", "Leave the column out"),
     ],
 )
 def test_types_that_iceberg_does_not_have_are_refused(

@@ -19,6 +19,8 @@ pytestmark = pytest.mark.spark
 CHOSEN = tuple(TRAPS)[:: 1 if FULL else 17]
 STORAGES = (Lake, *((IcebergLake,) if FULL else ()))
 """The formats of materialized tables; their sources are tables of Delta."""
+NOT_SUPPORTED = "[NOT_SUPPORTED"
+"""How queries with types that Iceberg lacks are counted."""
 
 
 @pytest.fixture(scope="module", params=STORAGES)
@@ -38,10 +40,13 @@ def tallies(
 
 @pytest.mark.timeout(0 if FULL else 900)
 @pytest.mark.parametrize("name", CHOSEN)
-def test_trap(name: str, tallies: Mapping[str, Tally]) -> None:
+def test_trap(request: pytest.FixtureRequest, name: str, tallies: Mapping[str, Tally]) -> None:
     tally = tallies[name]
     stream = TRAPS[name]
     assert tally.mismatches == []
+    lacking = 0
+    if request.node.callspec.params["tallies"] is IcebergLake:
+        lacking = tally.invalid.pop(NOT_SUPPORTED, 0)
     assert tally.invalid == {}
-    assert tally.comparisons == len(stream.queries) * (1 + len(stream.steps))
-    assert tally.strategies["INCREMENTAL"] > 0, tally.reasons
+    assert tally.comparisons == (len(stream.queries) - lacking) * (1 + len(stream.steps))
+    assert lacking == len(stream.queries) or tally.strategies["INCREMENTAL"] > 0, tally.reasons

@@ -18,7 +18,8 @@ from tidegate_server.engine.storage.table_sql import column_sql
 
 _COMMENT: Final = "comment"
 _LIMITED: Final = re.compile(r"\b(var)?char\(", re.IGNORECASE)
-_FORMAT: Final = {"format-version": "2"}
+_VERSION: Final = 2
+_FORMAT: Final = {"format-version": str(_VERSION)}
 """Version 2 has sequence numbers, which are the versions of a table."""
 
 
@@ -62,10 +63,13 @@ def _stored_type(spark: SparkSession, type: str) -> tuple[str | None, Exception 
 
     :return: None for the type, and the reason, if Iceberg has none.
     """
-    convert = java(spark).org.apache.iceberg.spark.SparkSchemaUtil.convert
+    iceberg = java(spark).org.apache.iceberg
+    convert = iceberg.spark.SparkSchemaUtil.convert
     wanted = java(spark).org.apache.spark.sql.types.StructType.fromDDL(f"c {type}")
     try:
-        stored = convert(convert(wanted)).fields()[0].dataType()
+        schema = convert(wanted)
+        iceberg.Schema.checkCompatibility(schema, _VERSION)  # VARIANT is a type of later versions
+        stored = convert(schema).fields()[0].dataType()
     except (PySparkException, Py4JJavaError) as refused:
         return None, refused
     # Spark itself takes texts of a limited length for a use of STRING.
