@@ -96,13 +96,15 @@ class ResultSet:
         self,
         columns: Sequence[WireColumn],
         *,
-        fetch: Callable[[int], Any],
+        fetch: Callable[[int, int], Any],
         fetch_size: int,
         make_row: RowMaker[Any] | None,
         native: bool,
         arrow: bool,
     ) -> None:
         """Page through ``fetch``, which asks for a number of rows and answers TFetchResultsResp.
+
+        Its second argument is the number of rows that were received before.
 
         ``native`` says that the server's ``hasMoreRows`` can be trusted; of others only an empty
         page marks the end. ``arrow`` says that it sends Arrow streams in one binary column.
@@ -117,6 +119,7 @@ class ResultSet:
         self._page: Page | None = None
         self._rows: list[Values] | None = None
         self._at = 0
+        self._received = 0
         self._ended = False
         self.streamed = False
         """Whether a reader has come to the end."""
@@ -200,11 +203,12 @@ class ResultSet:
         pause = Pause()
         while not self._ended:
             started = monotonic()
-            reply = self._fetch(self._fetch_size)
+            reply = self._fetch(self._fetch_size, self._received)
             page = self._read(reply.results)
             if page is not None and page.length:
                 self._ended = self._native and not reply.hasMoreRows
                 self._page = page
+                self._received += page.length
                 return True
             self._ended = not reply.hasMoreRows
             if not self._ended:
