@@ -137,9 +137,10 @@ class ReflectionMixin:
     ) -> ReflectedPrimaryKeyConstraint:
         """Return the declared primary key of a materialized table, or an empty one."""
         self._require(connection, table_name, schema)
-        pattern = (self._pattern_of(schema), escape_pattern(table_name))
+        # In contrast to the other calls, this one takes names, not patterns.
+        names = (self._schema_of(schema), table_name)
         try:
-            rows = _metadata(connection, lambda cursor: cursor.primary_keys(*pattern))
+            rows = _metadata(connection, lambda cursor: cursor.primary_keys(*names))
         except self.loaded_dbapi.NotSupportedError:
             rows = []  # Spark's own server does not know the call
         rows.sort(key=lambda row: int(row["KEY_SEQ"] or 0))
