@@ -6,17 +6,20 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal, localcontext
 from typing import Any
 
 import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tidegate
 from tests.driver.fake_server import Answer, FakeServer
 from tidegate import aio
+from tidegate.arrow import _column_values
 from tidegate.wire.schema import WireType
 
 NATIVE = {"tidegate.result.format": "arrow"}
@@ -85,6 +88,23 @@ def test_a_value_arrives_in_its_python_type(
 ) -> None:
     with cursor_on([("v", kind)], [[stream(v=array)]]) as cursor:
         assert cursor.fetchall() == [(value,) for value in values]
+
+
+@given(data=st.data(), digits=st.integers(1, 38), scale=st.integers(0, 38))
+def test_decimals_are_exact_whatever_the_precision_of_the_thread(
+    data: st.DataObject, digits: int, scale: int
+) -> None:
+    scale = min(scale, digits)
+    unscaled = st.integers(-(10**digits) + 1, 10**digits - 1)
+    numbers = data.draw(st.lists(st.none() | unscaled, max_size=9))
+    with localcontext(Context(prec=60)):
+        values = [None if n is None else Decimal(n).scaleb(-scale) for n in numbers]
+    whole = pa.array(values, pa.decimal128(digits, scale))
+    chunks = pa.chunked_array([whole.slice(len(whole) // 3), whole[: len(whole) // 3]], whole.type)
+    with localcontext(Context(prec=1)):
+        found = _column_values(chunks, WireType("DECIMAL"))
+    # The text also tells the number of digits after the point.
+    assert [str(value) for value in found] == [str(value) for value in chunks.to_pylist()]
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
