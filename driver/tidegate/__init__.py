@@ -141,7 +141,8 @@ def connect(
     :param retries: attempts to resume the session after the connection was lost during a call, 6 if
         left out; 0 for none.
     :param retry_timeout: seconds that they may take, 30 if left out.
-    :param fetch_size: rows per fetch; by default the number that the server suggests.
+    :param fetch_size: rows per fetch; by default the number that the server suggests, and 50,000
+        where a whole Arrow table is fetched.
     :param ssl: whether to encrypt the connection, or the context to do it with.
     :param ca: file of the certificates to trust; the system's if left out.
     :param cert: file of the client certificate, with its key in it or in ``key``.

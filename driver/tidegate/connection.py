@@ -50,6 +50,9 @@ RESULT_FORMAT: Final = "tidegate.result.format"
 _SUGGESTED_FETCH_SIZE: Final = "hive.server2.thrift.resultset.default.fetch.size"
 _DEFAULT_FETCH_SIZE: Final = 10_000
 _RESUME: Final = "tidegate.session.resume"
+# Such pages cost both sides a third less than those of rows, whose objects should fit in a cache.
+# The server bounds the bytes of a page.
+_TABLE_FETCH_SIZE: Final = 50_000
 _QUALIFIED: Final = ("hivevar:", "hiveconf:", "system:", "env:", "metaconf:")
 
 
@@ -227,6 +230,10 @@ class Connection(Generic[Row]):
         """Whether results arrive in Arrow's format."""
         self.fetch_size = options.fetch_size or _suggested_fetch_size(self.server_settings)
         """Rows per fetch."""
+        self.table_fetch_size = self.fetch_size
+        """Rows per fetch of a whole Arrow table, or of batches of one."""
+        if self.sends_arrow and options.fetch_size is None:
+            self.table_fetch_size = max(self.fetch_size, _TABLE_FETCH_SIZE)
         logger.info("session opened on %s as %s", options.address, options.user or "default")
 
     def __repr__(self) -> str:

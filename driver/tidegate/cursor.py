@@ -483,6 +483,7 @@ class Cursor(Generic[Row]):
                 self._columns,
                 fetch=operation.fetch,
                 fetch_size=self.connection.fetch_size,
+                table_fetch_size=self.connection.table_fetch_size,
                 make_row=self._row_maker(),
                 native=self.connection.native,
                 arrow=self.connection.sends_arrow,

@@ -137,6 +137,26 @@ def test_a_table_has_all_rows_that_are_left_under_the_servers_names() -> None:
         assert cursor.fetch_arrow_table().to_pydict() == {"count(1)": [2, 3]}
 
 
+@pytest.mark.parametrize(
+    ("given", "of_rows", "of_tables"), [(None, 10_000, 50_000), (7, 7, 7), (60_000, 60_000, 60_000)]
+)
+def test_tables_are_fetched_in_larger_pages(
+    given: int | None, of_rows: int, of_tables: int
+) -> None:
+    answers = {"q": Answer([("n", "INT")], streams=[[stream(n=pa.array([1], pa.int32()))]])}
+    with (
+        FakeServer(answers, configuration=NATIVE) as server,
+        tidegate.connect("127.0.0.1", server.port, fetch_size=given) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("q").fetchall()
+        cursor.execute("q").fetchmany_arrow(3)
+        cursor.execute("q").fetch_arrow_table()
+        cursor.execute("q").fetch_record_batches().read_all()
+        asked = [request.maxRows for request in server.requests("FetchResults")]
+    assert asked == [of_rows, of_rows, of_tables, of_tables]
+
+
 def test_tables_come_in_the_size_asked_for_across_pages() -> None:
     pages = [[stream(n=pa.array([1, 2]))], [stream(n=pa.array([3]))]]
     with cursor_on([("n", "BIGINT")], pages) as cursor:
