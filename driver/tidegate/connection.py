@@ -89,7 +89,7 @@ class Connection(Generic[Row]):
         self.row_factory = row_factory
         self._options = options
         self._tls = tls_context(options)
-        self._factory = transport or self._dial
+        self._transport = transport
         self._closing = threading.Lock()
         self._closed = False
         self._max_batch_bytes: int | None = None
@@ -127,9 +127,9 @@ class Connection(Generic[Row]):
         ) from failures[-1]
 
     def _connect_to(self, options: ConnectOptions) -> Channel:
-        channel = Channel(options, self._factory)
+        channel = self._channel_to(options)
         try:
-            self._open_session(channel)
+            self._open_session(channel, options)
         except ChannelBroken as error:
             raise _no_session(options, error) from error
         except BaseException as error:
@@ -150,16 +150,14 @@ class Connection(Generic[Row]):
         unreachable: OperationalError | None = None
         current = self._options
         for each in (current, *(each for each in self._alternatives if each != current)):
-            self._options = replace(each, connect_timeout=min(each.connect_timeout, seconds))
+            limit = min(each.connect_timeout, seconds)
             try:
-                channel = self._resumed()
+                channel = self._resumed(replace(each, connect_timeout=limit))
             except OperationalError as error:
                 if not (error.sqlstate or "").startswith("08"):
                     raise SessionGoneError(str(error)) from error
                 unreachable = unreachable or error
                 continue
-            finally:
-                self._options = current
             if channel is not None:
                 self._options = each
                 channel.set_timeout(each.timeout)
@@ -168,9 +166,9 @@ class Connection(Generic[Row]):
             raise unreachable
         raise SessionGoneError("the server no longer knows the session")
 
-    def _resumed(self) -> Channel | None:
+    def _resumed(self, options: ConnectOptions) -> Channel | None:
         """Return a channel to the session; None if the server does not know it."""
-        channel = Channel(self._options, self._factory)
+        channel = self._channel_to(options)
         request = ttypes.TGetInfoReq(self._handle, ttypes.TGetInfoType.CLI_SERVER_NAME)
         try:
             status = channel.call("GetInfo", request).status
@@ -179,14 +177,16 @@ class Connection(Generic[Row]):
                 return None
             check(status)
         except ChannelBroken as error:
-            raise _no_session(self._options, error) from error
+            raise _no_session(options, error) from error
         except BaseException:
             channel.close()
             raise
         return channel
 
-    def _dial(self) -> SocketTransport | HttpTransport:
-        options = self._options
+    def _channel_to(self, options: ConnectOptions) -> Channel:
+        return Channel(options, self._transport or partial(self._dial, options))
+
+    def _dial(self, options: ConnectOptions) -> SocketTransport | HttpTransport:
         timeout, tls = options.connect_timeout, self._tls
         if options.transport == "binary":
             address = options.socket or (options.host, options.port)
@@ -200,8 +200,7 @@ class Connection(Generic[Row]):
             tls=tls,
         )
 
-    def _open_session(self, channel: Channel) -> None:
-        options = self._options
+    def _open_session(self, channel: Channel, options: ConnectOptions) -> None:
         request = ttypes.TOpenSessionReq(
             client_protocol=ttypes.TProtocolVersion.HIVE_CLI_SERVICE_PROTOCOL_V10,
             username=options.user or default_user(),
@@ -289,7 +288,7 @@ class Connection(Generic[Row]):
         self._refuse_closed()
         if not self._line.busy:
             return self._line.call(name, request)
-        aside = Channel(self._options, self._factory)
+        aside = self._channel_to(self._options)
         try:
             return aside.call(name, request)
         except ChannelBroken as error:
