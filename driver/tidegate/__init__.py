@@ -9,7 +9,6 @@ from ssl import SSLContext
 from typing import Any, Final
 
 from tidegate._version import __version__
-from tidegate.channel import TransportFactory
 from tidegate.connection import Connection
 from tidegate.cursor import Cursor
 from tidegate.dsn import ConnectOptions, is_url, parse_url
@@ -25,6 +24,7 @@ from tidegate.errors import (
     ProgrammingError,
     Warning,
 )
+from tidegate.network.channel import TransportFactory
 from tidegate.operation import OperationState, OperationStatus
 from tidegate.rows import Row as _Row
 from tidegate.rows import RowFactory, dict_row, namedtuple_row, tuple_row
@@ -103,6 +103,8 @@ def connect(
     connect_timeout: float | None = None,
     timeout: float | None = None,
     query_timeout: int | None = None,
+    retries: int | None = None,
+    retry_timeout: float | None = None,
     fetch_size: int | None = None,
     ssl: bool | SSLContext | None = None,
     ca: str | None = None,
@@ -136,7 +138,11 @@ def connect(
     :param timeout: seconds that one reply may take, unlimited if left out. A statement that runs
         long takes many replies, and the server may hold each of them for 5 seconds.
     :param query_timeout: seconds that a statement may run on the server.
-    :param fetch_size: rows per fetch; by default the number that the server suggests.
+    :param retries: attempts to resume the session after the connection was lost during a call, 6 if
+        left out; 0 for none.
+    :param retry_timeout: seconds that they may take, 30 if left out.
+    :param fetch_size: rows per fetch; by default the number that the server suggests, and 50,000
+        where a whole Arrow table is fetched.
     :param ssl: whether to encrypt the connection, or the context to do it with.
     :param ca: file of the certificates to trust; the system's if left out.
     :param cert: file of the client certificate, with its key in it or in ``key``.
@@ -165,6 +171,8 @@ def connect(
         "connect_timeout": connect_timeout,
         "timeout": timeout,
         "query_timeout": query_timeout,
+        "retries": retries,
+        "retry_timeout": retry_timeout,
         "fetch_size": fetch_size,
         "ssl": ssl,
         "ca": ca,

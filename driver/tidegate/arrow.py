@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Context, Decimal
 from importlib.util import find_spec
+from itertools import repeat
+from sys import byteorder
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,6 +17,10 @@ from tidegate.types import CONVERTERS
 from tidegate.wire.schema import WireColumn, WireType
 
 _HAS_NUMPY: Final = find_spec("numpy") is not None
+_NUMBERS: Final = frozenset({pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float64()})
+_INT64_DIGITS: Final = 18
+_EXACT: Final = Context(prec=2 * _INT64_DIGITS)
+"""Multiplies by a power of ten without rounding, whatever the context of the thread."""
 
 _ARROW_TYPES: Final[dict[str, Any]] = {
     "NULL": pa.null(),
@@ -63,13 +70,36 @@ def _column_values(column: pa.ChunkedArray, wire_type: WireType) -> list[Any]:
         # 1.1 and not 1.100000023841858: the shortest text that means the same, as Thrift has it.
         return list(column.cast(pa.string()).cast(pa.float64()).to_pylist())
     if pa.types.is_decimal(kind) and _HAS_NUMPY:
-        # Three times as fast as to_pylist, which builds every value from a scalar.
-        return list(column.to_numpy(zero_copy_only=False).tolist())
+        return _decimals(column)
+    if _HAS_NUMPY and not column.null_count and kind in _NUMBERS:
+        return list(column.to_numpy().tolist())
     values: list[Any] = column.to_pylist()
     convert = CONVERTERS.get(wire_type.name) if _is_text(kind) else None
     if convert is None:
         return values
     return [None if value is None else convert(value) for value in values]
+
+
+def _decimals(column: pa.ChunkedArray) -> list[Any]:
+    """Return decimals several times as fast as to_pylist, which builds each from a scalar."""
+    kind = column.type
+    if kind.bit_width != 128 or kind.precision > _INT64_DIGITS or byteorder != "little":
+        return list(column.to_numpy(zero_copy_only=False).tolist())
+    import numpy as np
+
+    found: list[Any] = []
+    unit = Decimal((0, (1,), -kind.scale))
+    for chunk in column.chunks:
+        # So few digits fit into the low half of each value.
+        halves = np.frombuffer(chunk.buffers()[1], dtype="<i8")
+        low = halves[2 * chunk.offset : 2 * (chunk.offset + len(chunk)) : 2].tolist()
+        values = map(_EXACT.multiply, low, repeat(unit))
+        if chunk.null_count:
+            valid = chunk.is_valid().to_pylist()
+            found += [value if there else None for value, there in zip(values, valid, strict=True)]
+        else:
+            found += values
+    return found
 
 
 def _is_text(kind: pa.DataType) -> bool:

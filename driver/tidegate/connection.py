@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar, overload
 
-from tidegate.auth import authorization, default_user
 from tidegate.batches import MAX_BYTES
-from tidegate.channel import Channel, TransportFactory
 from tidegate.cursor import Cursor
 from tidegate.dsn import ConnectOptions
 from tidegate.errors import (
@@ -28,13 +27,17 @@ from tidegate.errors import (
     Warning,
     server_message,
 )
-from tidegate.http import HttpTransport
 from tidegate.materialized.tables import MaterializedTables
+from tidegate.network.auth import authorization, default_user
+from tidegate.network.channel import Channel, ChannelBroken, TransportFactory
+from tidegate.network.http import HttpTransport
+from tidegate.network.line import Line, SessionGoneError
+from tidegate.network.retries import RetryPolicy
+from tidegate.network.tls import tls_context
+from tidegate.network.transport import SocketTransport
 from tidegate.operation import cancel_request
 from tidegate.rows import Row, RowFactory
 from tidegate.status import check
-from tidegate.tls import tls_context
-from tidegate.transport import SocketTransport
 from tidegate.wire.service import ttypes
 
 OtherRow = TypeVar("OtherRow")
@@ -46,6 +49,10 @@ RESULT_FORMAT: Final = "tidegate.result.format"
 
 _SUGGESTED_FETCH_SIZE: Final = "hive.server2.thrift.resultset.default.fetch.size"
 _DEFAULT_FETCH_SIZE: Final = 10_000
+_RESUME: Final = "tidegate.session.resume"
+# Such pages cost both sides a third less than those of rows, whose objects should fit in a cache.
+# The server bounds the bytes of a page.
+_TABLE_FETCH_SIZE: Final = 50_000
 _QUALIFIED: Final = ("hivevar:", "hiveconf:", "system:", "env:", "metaconf:")
 
 
@@ -82,14 +89,22 @@ class Connection(Generic[Row]):
         self.row_factory = row_factory
         self._options = options
         self._tls = tls_context(options)
-        self._factory = transport or self._dial
+        self._transport = transport
         self._closing = threading.Lock()
         self._closed = False
         self._max_batch_bytes: int | None = None
-        self._connect(options.alternatives())
-        self._channel.set_timeout(options.timeout)
+        self._alternatives = options.alternatives()
+        channel = self._connect(self._alternatives)
+        channel.set_timeout(options.timeout)
+        self.resumable = self.server_settings.get(_RESUME) == "true"
+        """Whether the server keeps the session when the connection is lost."""
+        self._line = Line(
+            channel,
+            reopen=self._reattach if self.resumable else None,
+            policy=RetryPolicy(options.retries, options.retry_timeout),
+        )
 
-    def _connect(self, alternatives: Sequence[ConnectOptions]) -> None:
+    def _connect(self, alternatives: Sequence[ConnectOptions]) -> Channel:
         """Open the session on the first server that can be used.
 
         Only what fails before a session is open leads to the next one, so nothing is done twice.
@@ -111,19 +126,67 @@ class Connection(Generic[Row]):
             hint="Check hosts and ports, and that one of the servers runs.",
         ) from failures[-1]
 
-    def _connect_to(self, options: ConnectOptions) -> None:
-        self._channel = Channel(options, self._factory)
+    def _connect_to(self, options: ConnectOptions) -> Channel:
+        channel = self._channel_to(options)
         try:
-            self._open_session()
+            self._open_session(channel, options)
+        except ChannelBroken as error:
+            raise _no_session(options, error) from error
         except BaseException as error:
-            lost = self._channel.closed
-            self._channel.close()
+            lost = channel.closed
+            channel.close()
             if lost and isinstance(error, OperationalError) and error.sqlstate != "28000":
                 raise _no_session(options, error) from error
             raise
+        return channel
 
-    def _dial(self) -> SocketTransport | HttpTransport:
-        options = self._options
+    def _reattach(self, seconds: float) -> Channel:
+        """Return a channel to a host that knows the session; the last one is tried first.
+
+        :param seconds: the time in which each host must answer.
+        :raises SessionGoneError: if all hosts answer, and none knows the session.
+        :raises OperationalError: if one of them may know it but does not answer.
+        """
+        unreachable: OperationalError | None = None
+        current = self._options
+        for each in (current, *(each for each in self._alternatives if each != current)):
+            limit = min(each.connect_timeout, seconds)
+            try:
+                channel = self._resumed(replace(each, connect_timeout=limit))
+            except OperationalError as error:
+                if not (error.sqlstate or "").startswith("08"):
+                    raise SessionGoneError(str(error)) from error
+                unreachable = unreachable or error
+                continue
+            if channel is not None:
+                self._options = each
+                channel.set_timeout(each.timeout)
+                return channel
+        if unreachable is not None:
+            raise unreachable
+        raise SessionGoneError("the server no longer knows the session")
+
+    def _resumed(self, options: ConnectOptions) -> Channel | None:
+        """Return a channel to the session; None if the server does not know it."""
+        channel = self._channel_to(options)
+        request = ttypes.TGetInfoReq(self._handle, ttypes.TGetInfoType.CLI_SERVER_NAME)
+        try:
+            status = channel.call("GetInfo", request).status
+            if status.statusCode == ttypes.TStatusCode.INVALID_HANDLE_STATUS:
+                channel.close()
+                return None
+            check(status)
+        except ChannelBroken as error:
+            raise _no_session(options, error) from error
+        except BaseException:
+            channel.close()
+            raise
+        return channel
+
+    def _channel_to(self, options: ConnectOptions) -> Channel:
+        return Channel(options, self._transport or partial(self._dial, options))
+
+    def _dial(self, options: ConnectOptions) -> SocketTransport | HttpTransport:
         timeout, tls = options.connect_timeout, self._tls
         if options.transport == "binary":
             address = options.socket or (options.host, options.port)
@@ -137,8 +200,7 @@ class Connection(Generic[Row]):
             tls=tls,
         )
 
-    def _open_session(self) -> None:
-        options = self._options
+    def _open_session(self, channel: Channel, options: ConnectOptions) -> None:
         request = ttypes.TOpenSessionReq(
             client_protocol=ttypes.TProtocolVersion.HIVE_CLI_SERVICE_PROTOCOL_V10,
             username=options.user or default_user(),
@@ -146,14 +208,14 @@ class Connection(Generic[Row]):
             configuration=_configuration(options),
         )
         try:
-            reply = self._channel.call("OpenSession", request)
+            reply = channel.call("OpenSession", request)
         except OperationalError as error:
             if "client_protocol" not in str(error):
                 raise
             # Java reads an unknown version as if none was sent. Every server since
             # Hive 0.13 knows V6, the first one with columns.
             request.client_protocol = ttypes.TProtocolVersion.HIVE_CLI_SERVICE_PROTOCOL_V6
-            reply = self._channel.call("OpenSession", request)
+            reply = channel.call("OpenSession", request)
         check(reply.status)
         found = map(server_message, reply.status.infoMessages or ())
         self.messages = [(type(message), message) for message in found]
@@ -167,6 +229,10 @@ class Connection(Generic[Row]):
         """Whether results arrive in Arrow's format."""
         self.fetch_size = options.fetch_size or _suggested_fetch_size(self.server_settings)
         """Rows per fetch."""
+        self.table_fetch_size = self.fetch_size
+        """Rows per fetch of a whole Arrow table, or of batches of one."""
+        if self.sends_arrow and options.fetch_size is None:
+            self.table_fetch_size = max(self.fetch_size, _TABLE_FETCH_SIZE)
         logger.info("session opened on %s as %s", options.address, options.user or "default")
 
     def __repr__(self) -> str:
@@ -178,7 +244,7 @@ class Connection(Generic[Row]):
     @property
     def closed(self) -> bool:
         """Whether it was closed or the connection to the server is lost."""
-        return self._closed or self._channel.closed
+        return self._closed or self._line.closed
 
     @property
     def query_timeout(self) -> int:
@@ -211,19 +277,22 @@ class Connection(Generic[Row]):
         """Run one call of the service and return its reply, whose status may be an error.
 
         :raises InterfaceError: if the connection was closed.
-        :raises OperationalError: if it breaks now; it counts as closed from then on.
+        :raises OperationalError: if it breaks now and the session cannot be resumed, or the call
+            must not be repeated; the connection counts as closed from then on.
         """
         self._refuse_closed()
-        return self._channel.call(name, request)
+        return self._line.call(name, request)
 
     def call_aside(self, name: str, request: Any) -> Any:
         """As ``call``, but over another connection, so as not to wait for a call in progress."""
         self._refuse_closed()
-        if not self._channel.busy:
-            return self._channel.call(name, request)
-        aside = Channel(self._options, self._factory)
+        if not self._line.busy:
+            return self._line.call(name, request)
+        aside = self._channel_to(self._options)
         try:
             return aside.call(name, request)
+        except ChannelBroken as error:
+            raise OperationalError(f"connection lost: {error}", sqlstate="08006") from error
         finally:
             aside.close()
 
@@ -320,20 +389,20 @@ class Connection(Generic[Row]):
                 return
             self._closed = True
         try:
-            if not self._channel.closed:
-                self._channel.call("CloseSession", ttypes.TCloseSessionReq(self._handle))
+            if not self._line.closed:
+                self._line.call("CloseSession", ttypes.TCloseSessionReq(self._handle))
         except OperationalError as error:
             # The server ends the sessions of a lost connection by itself.
             logger.debug("the session could not be closed: %s", error)
         finally:
-            self._channel.close()
+            self._line.close()
 
     def abort(self) -> None:
         """Hang up without a word to the server, which ends the session by itself.
 
         It never blocks, and also frees threads that wait for a reply.
         """
-        self._channel.close()
+        self._line.close()
 
     def __enter__(self) -> Self:
         return self
@@ -351,7 +420,7 @@ class Connection(Generic[Row]):
             raise InterfaceError("the connection is closed", sqlstate="08003")
 
 
-def _no_session(options: ConnectOptions, error: OperationalError) -> OperationalError:
+def _no_session(options: ConnectOptions, error: Exception) -> OperationalError:
     return OperationalError(
         f"{options.address} accepted the connection but opened no session: {error}",
         sqlstate="08001",

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
+from uuid import uuid4
 
 from tidegate.batches import insert_batches
 from tidegate.errors import (
@@ -18,6 +19,7 @@ from tidegate.errors import (
     ProgrammingError,
     Warning,
 )
+from tidegate.network.line import STATEMENT_ID
 from tidegate.operation import Operation, OperationStatus
 from tidegate.parameters import Parameters, bind
 from tidegate.result import Pause, ResultSet
@@ -168,11 +170,13 @@ class Cursor(Generic[Row]):
         self._refuse_closed()
         self.discard()
         statement = operation if parameters is None else bind(operation, parameters)
-        overlay = {key: str(value) for key, value in settings.items()} if settings else None
+        overlay = {key: str(value) for key, value in (settings or {}).items()}
+        if self.connection.resumable:
+            overlay[STATEMENT_ID] = uuid4().hex
         request = ttypes.TExecuteStatementReq(
             sessionHandle=self.connection.session_handle,
             statement=statement,
-            confOverlay=overlay,
+            confOverlay=overlay or None,
             runAsync=True,
             queryTimeout=self.connection.query_timeout,
         )
@@ -479,6 +483,7 @@ class Cursor(Generic[Row]):
                 self._columns,
                 fetch=operation.fetch,
                 fetch_size=self.connection.fetch_size,
+                table_fetch_size=self.connection.table_fetch_size,
                 make_row=self._row_maker(),
                 native=self.connection.native,
                 arrow=self.connection.sends_arrow,

@@ -40,6 +40,8 @@ class ConnectOptions:
     connect_timeout: float = 60.0
     timeout: float | None = None
     query_timeout: int = 0
+    retries: int = 6
+    retry_timeout: float = 30.0
     fetch_size: int | None = None
     ssl: bool | SSLContext = False
     ca: str | None = None
@@ -57,6 +59,8 @@ class ConnectOptions:
                 f"expected transport to be one of {', '.join(TRANSPORTS)}, but "
                 f"{self.transport!r} came"
             )
+        if self.retries < 0 or self.retry_timeout < 0:
+            raise InterfaceError("retries and retry_timeout must not be negative")
         if self.socket and (self.ssl or self.transport != "binary"):
             raise InterfaceError("a socket needs transport=binary, and no TLS")
         if not self.ssl and (self.ca or self.cert or self.key or not self.verify):
@@ -128,6 +132,8 @@ def _parse_native(url: str) -> ConnectOptions:
         connect_timeout=_number("connect_timeout", query.pop("connect_timeout", "60")),
         timeout=None if timeout is None else _number("timeout", timeout),
         query_timeout=int(_number("query_timeout", query.pop("query_timeout", "0"))),
+        retries=int(_number("retries", query.pop("retries", "6"))),
+        retry_timeout=_number("retry_timeout", query.pop("retry_timeout", "30")),
         fetch_size=None if fetch_size is None else int(_number("fetch_size", fetch_size)),
         ssl=_flag("ssl", query.pop("ssl", "false")),
         verify=_flag("verify", query.pop("verify", "true")),

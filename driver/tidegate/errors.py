@@ -225,10 +225,3 @@ def server_message(text: str) -> Warning:
         if text.startswith(prefix):
             return Warning(text.removeprefix(prefix), severity=severity)
     return Warning(text, severity="note")
-
-
-def connection_lost(reason: object) -> OperationalError:
-    """Return the error of a broken connection."""
-    return OperationalError(
-        f"connection lost: {reason}", sqlstate="08006", hint="Connect again; the session is gone."
-    )

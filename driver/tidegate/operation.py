@@ -9,7 +9,14 @@ from time import monotonic
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from tidegate.errors import Error, NotSupportedError, Warning, server_error, server_message
+from tidegate.errors import (
+    Error,
+    InternalError,
+    NotSupportedError,
+    Warning,
+    server_error,
+    server_message,
+)
 from tidegate.result import Pause
 from tidegate.status import check
 from tidegate.wire.columns import decode_column
@@ -73,6 +80,8 @@ class Caller(Protocol):
 
     def call(self, name: str, request: Any) -> Any: ...
     def call_aside(self, name: str, request: Any) -> Any: ...
+    @property
+    def resumable(self) -> bool: ...
 
 
 class Operation:
@@ -82,6 +91,7 @@ class Operation:
         self._caller = caller
         self.handle = handle
         self._query_id: str | None = None
+        self._next_line = 0
         self._closed = False
 
     @property
@@ -158,13 +168,22 @@ class Operation:
         check(reply.status, query_id=self._query_id)
         return read_table_schema(reply.schema) if reply.schema else ()
 
-    def fetch(self, max_rows: int) -> Any:
-        """Ask for the next rows of the result; returns TFetchResultsResp."""
+    def fetch(self, max_rows: int, start_row: int) -> Any:
+        """Ask for the rows of the result that follow; returns TFetchResultsResp.
+
+        :param start_row: the number of rows that were received before.
+        """
         request = ttypes.TFetchResultsReq(
             self.handle, ttypes.TFetchOrientation.FETCH_NEXT, max_rows
         )
-        reply = self._caller.call("FetchResults", request)
-        check(reply.status, query_id=self._query_id)
+        reply = self._fetch(request, start_row)
+        found = reply.results.startRowOffset if reply.results else start_row
+        if self._caller.resumable and found != start_row:
+            raise InternalError(
+                f"the server sent the rows from {found} on instead of those from {start_row} on",
+                sqlstate="XX000",
+                query_id=self._query_id,
+            )
         return reply
 
     def fetch_log(self) -> list[str]:
@@ -172,10 +191,21 @@ class Operation:
         request = ttypes.TFetchResultsReq(
             self.handle, ttypes.TFetchOrientation.FETCH_NEXT, _LOG_LINES, _FETCH_LOG
         )
+        results = self._fetch(request, self._next_line).results
+        if not results or not results.columns:
+            return []
+        lines = [line or "" for line in decode_column(results.columns[0])]
+        self._next_line = (results.startRowOffset or 0) + len(lines)
+        return lines
+
+    def _fetch(self, request: Any, start: int) -> Any:
+        if self._caller.resumable:
+            # Its place makes the request repeatable: "next" means others after a lost reply.
+            request.orientation = ttypes.TFetchOrientation.FETCH_ABSOLUTE
+            request.startRow = start
         reply = self._caller.call("FetchResults", request)
         check(reply.status, query_id=self._query_id)
-        columns = reply.results.columns if reply.results else None
-        return [line or "" for line in decode_column(columns[0])] if columns else []
+        return reply
 
     def cancel(self) -> None:
         """Cancel the operation, even while another thread waits for it on the connection."""

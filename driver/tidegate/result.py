@@ -96,13 +96,17 @@ class ResultSet:
         self,
         columns: Sequence[WireColumn],
         *,
-        fetch: Callable[[int], Any],
+        fetch: Callable[[int, int], Any],
         fetch_size: int,
+        table_fetch_size: int | None = None,
         make_row: RowMaker[Any] | None,
         native: bool,
         arrow: bool,
     ) -> None:
         """Page through ``fetch``, which asks for a number of rows and answers TFetchResultsResp.
+
+        Its second argument is the number of rows that were received before. ``table_fetch_size``
+        is the number of rows to ask for where a whole table is wanted.
 
         ``native`` says that the server's ``hasMoreRows`` can be trusted; of others only an empty
         page marks the end. ``arrow`` says that it sends Arrow streams in one binary column.
@@ -111,12 +115,14 @@ class ResultSet:
         self.columns = columns
         self._fetch = fetch
         self._fetch_size = fetch_size
+        self._table_fetch_size = table_fetch_size or fetch_size
         self._make_row = make_row
         self._native = native
         self._arrow = arrow
         self._page: Page | None = None
         self._rows: list[Values] | None = None
         self._at = 0
+        self._received = 0
         self._ended = False
         self.streamed = False
         """Whether a reader has come to the end."""
@@ -161,6 +167,8 @@ class ResultSet:
         from tidegate import arrow
 
         pieces, wanted = [], size
+        if size is None:
+            self._fetch_size = self._table_fetch_size
         while (wanted is None or wanted > 0) and self._more():
             piece = self._page_table().slice(self._at, wanted)
             self._at += (count := piece.num_rows)
@@ -178,6 +186,7 @@ class ResultSet:
 
         from tidegate import arrow
 
+        self._fetch_size = self._table_fetch_size
         example = self._page_table() if self._more() else arrow.empty_table(self.columns)
         return pa.RecordBatchReader.from_batches(example.schema, self._batches())
 
@@ -200,11 +209,12 @@ class ResultSet:
         pause = Pause()
         while not self._ended:
             started = monotonic()
-            reply = self._fetch(self._fetch_size)
+            reply = self._fetch(self._fetch_size, self._received)
             page = self._read(reply.results)
             if page is not None and page.length:
                 self._ended = self._native and not reply.hasMoreRows
                 self._page = page
+                self._received += page.length
                 return True
             self._ended = not reply.hasMoreRows
             if not self._ended:

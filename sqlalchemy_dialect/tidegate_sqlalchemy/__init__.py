@@ -22,6 +22,7 @@ from tidegate_sqlalchemy.ddl import (
     SwapMaterializedTables,
 )
 from tidegate_sqlalchemy.dialect import TidegateDialect
+from tidegate_sqlalchemy.materialized import MaterializedTable
 from tidegate_sqlalchemy.types import (
     ARRAY,
     INTERVAL,
@@ -47,6 +48,7 @@ __all__ = [
     "DefineMaterializedTable",
     "DiscardHeldVersion",
     "DropMaterializedTable",
+    "MaterializedTable",
     "PublishHeldVersion",
     "RefreshMaterializedTable",
     "RenameMaterializedTable",

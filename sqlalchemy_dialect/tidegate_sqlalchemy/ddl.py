@@ -35,9 +35,11 @@ class CreateMaterializedTable(_MaterializedTableElement):
     """``CREATE [OR ALTER] MATERIALIZED TABLE … AS query``.
 
     ``columns`` reorders the query's columns by name; ``primary_key`` is declared NOT ENFORCED;
-    the two exclude each other. ``options`` go into WITH. Without ``freshness`` and ``refresh_mode``
-    the server chooses. ``immutable_where`` is the condition of rows that refreshes leave as they
-    are, ``backfill_from`` the table from which they are copied, its name as written in SQL.
+    ``items`` are texts such as ``id BIGINT COMMENT 'key'`` or ``CONSTRAINT c EXPECT (id > 0)``. The
+    three exclude each other. ``distribution`` follows DISTRIBUTED. ``options`` go into WITH.
+    Without ``freshness`` and ``refresh_mode`` the server chooses. ``immutable_where`` is the
+    condition of rows that refreshes leave as they are, ``backfill_from`` the table from which they
+    are copied, its name as written in SQL.
     """
 
     def __init__(
@@ -50,7 +52,9 @@ class CreateMaterializedTable(_MaterializedTableElement):
         if_not_exists: bool = False,
         columns: Sequence[str] = (),
         primary_key: Sequence[str] = (),
+        items: Sequence[str] = (),
         comment: str | None = None,
+        distribution: str | None = None,
         partitioned_by: Sequence[str] = (),
         options: Mapping[str, str] | None = None,
         start_mode: str | None = None,
@@ -64,6 +68,8 @@ class CreateMaterializedTable(_MaterializedTableElement):
         super().__init__(name, schema=schema)
         if columns and primary_key:
             raise exc.ArgumentError("a list of column names cannot hold a primary key")
+        if items and (columns or primary_key):
+            raise exc.ArgumentError("items list all columns and constraints")
         if backfill_from is not None and immutable_where is None:
             raise exc.ArgumentError("backfill_from copies the rows of immutable_where")
         self.query = query
@@ -71,7 +77,9 @@ class CreateMaterializedTable(_MaterializedTableElement):
         self.if_not_exists = if_not_exists
         self.columns = tuple(columns)
         self.primary_key = tuple(primary_key)
+        self.items = tuple(items)
         self.comment = comment
+        self.distribution = distribution
         self.partitioned_by = tuple(partitioned_by)
         self.with_options = dict(options or {})
         self.start_mode = start_mode
@@ -91,7 +99,9 @@ class CreateMaterializedTable(_MaterializedTableElement):
             "if_not_exists": self.if_not_exists,
             "columns": list(self.columns),
             "primary_key": list(self.primary_key),
+            "items": list(self.items),
             "comment": self.comment,
+            "distribution": self.distribution,
             "partitioned_by": list(self.partitioned_by),
             "options": self.with_options,
             "start_mode": self.start_mode,
@@ -318,14 +328,19 @@ def _create(element: CreateMaterializedTable, compiler: Any, **kw: Any) -> str:
         lines[0] += f" ({_names(element.columns, compiler)})"
     if element.primary_key:
         lines[0] += f" (PRIMARY KEY ({_names(element.primary_key, compiler)}) NOT ENFORCED)"
+    if element.items:
+        items = ",\n".join(f"  {_query(item, compiler)}" for item in element.items)
+        lines[0] += f" (\n{items}\n)"
     if element.comment is not None:
         lines.append(f"COMMENT {_literal(element.comment, compiler)}")
+    if element.distribution is not None:
+        lines.append(f"DISTRIBUTED {_query(element.distribution, compiler)}")
     if element.partitioned_by:
         lines.append(f"PARTITIONED BY ({_names(element.partitioned_by, compiler)})")
     if element.with_options:
         lines.append(f"WITH ({_pairs(element.with_options, compiler)})")
     if element.start_mode is not None:
-        lines.append(f"START_MODE = {element.start_mode}")
+        lines.append(f"START_MODE = {_query(element.start_mode, compiler)}")
     if element.freshness is not None:
         lines.append(f"FRESHNESS = {interval_literal(element.freshness)}")
     if element.refresh_mode is not None:
@@ -337,7 +352,7 @@ def _create(element: CreateMaterializedTable, compiler: Any, **kw: Any) -> str:
     if element.immutable_where is not None:
         lines.append(f"IMMUTABLE WHERE ({_query(element.immutable_where, compiler)})")
     if element.backfill_from is not None:
-        lines.append(f"BACKFILL FROM {element.backfill_from}")
+        lines.append(f"BACKFILL FROM {_query(element.backfill_from, compiler)}")
     lines.append(f"AS {_query(element.query, compiler)}")
     return "\n".join(lines)
 

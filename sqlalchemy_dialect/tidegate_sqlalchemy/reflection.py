@@ -62,6 +62,17 @@ class ReflectionMixin:
         return self._names_of(connection, schema, "MATERIALIZED_TABLE")
 
     @cache
+    def get_materialized_table_definition(
+        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
+    ) -> str:
+        """Return the statement that creates an equal materialized table."""
+        if table_name not in self._names_of(connection, schema, "MATERIALIZED_TABLE", table_name):
+            raise exc.NoSuchTableError(table_name)
+        name = self._qualified(table_name, schema)
+        statement = f"SHOW CREATE MATERIALIZED TABLE {name}"
+        return str(connection.exec_driver_sql(statement).scalar())
+
+    @cache
     def get_view_names(
         self, connection: Connection, schema: str | None = None, **kw: Any
     ) -> list[str]:
@@ -90,11 +101,7 @@ class ReflectionMixin:
         """Return the statement that creates a view."""
         if self._require(connection, view_name, schema)["TABLE_TYPE"] != "VIEW":
             raise exc.NoSuchTableError(view_name)
-        name = self.identifier_preparer.quote(view_name)
-        if schema is not None:
-            name = f"{self.identifier_preparer.quote_schema(schema)}.{name}"
-        # This text is sent unchanged, but the preparer doubles percent signs.
-        name = name.replace("%%", "%")
+        name = self._qualified(view_name, schema)
         return str(connection.exec_driver_sql(f"SHOW CREATE TABLE {name}").scalar())
 
     @cache
@@ -130,9 +137,10 @@ class ReflectionMixin:
     ) -> ReflectedPrimaryKeyConstraint:
         """Return the declared primary key of a materialized table, or an empty one."""
         self._require(connection, table_name, schema)
-        pattern = (self._pattern_of(schema), escape_pattern(table_name))
+        # In contrast to the other calls, this one takes names, not patterns.
+        names = (self._schema_of(schema), table_name)
         try:
-            rows = _metadata(connection, lambda cursor: cursor.primary_keys(*pattern))
+            rows = _metadata(connection, lambda cursor: cursor.primary_keys(*names))
         except self.loaded_dbapi.NotSupportedError:
             rows = []  # Spark's own server does not know the call
         rows.sort(key=lambda row: int(row["KEY_SEQ"] or 0))
@@ -179,11 +187,22 @@ class ReflectionMixin:
         row = self._require(connection, table_name, schema)
         return {"text": row["REMARKS"] or None}
 
-    def _names_of(self, connection: Connection, schema: str | None, kind: str) -> list[str]:
+    def _qualified(self, name: str, schema: str | None) -> str:
+        """Return a name as text that is sent unchanged."""
+        quoted = self.identifier_preparer.quote(name)
+        if schema is not None:
+            quoted = f"{self.identifier_preparer.quote_schema(schema)}.{quoted}"
+        # The preparer doubles percent signs.
+        return str(quoted).replace("%%", "%")
+
+    def _names_of(
+        self, connection: Connection, schema: str | None, kind: str, name: str | None = None
+    ) -> list[str]:
         pattern = self._pattern_of(schema)
         catalog = _catalog_of(schema)
+        table = "%" if name is None else escape_pattern(name)
         rows = _metadata(
-            connection, lambda cursor: cursor.tables(pattern, "%", [kind], catalog=catalog)
+            connection, lambda cursor: cursor.tables(pattern, table, [kind], catalog=catalog)
         )
         return list(dict.fromkeys(row["TABLE_NAME"] for row in rows))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 EXPLAINED: dict[str, str] = {
-    "BizarroCharacterTest::test_reflect_comments*": (
+    "BizarroCharacterTest::test_reflect_comments*[])t]-*": (
         "the metastore takes letters, digits and underscores in a table's name"
     ),
     "InsertBehaviorTest::test_insert_from_select_autoinc*": (

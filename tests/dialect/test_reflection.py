@@ -198,9 +198,13 @@ def test_columns_have_types_comments_and_nullability(engine: sa.Engine) -> None:
     assert table.comment == "it's"
 
 
-def test_a_declared_key_is_reflected_in_its_order(engine: sa.Engine) -> None:
+def test_a_declared_key_is_reflected_in_its_order(
+    engine: sa.Engine, driver: FakeConnection
+) -> None:
     key = sa.inspect(engine).get_pk_constraint("a_b")
     assert key == {"constrained_columns": ["a", "b"], "name": "PK"}
+    # The call takes names: in a pattern the underscore would be escaped.
+    assert ("primary_keys", "s", "a_b") in driver.asked
 
 
 def test_a_server_without_keys_has_none(engine: sa.Engine, driver: FakeConnection) -> None:

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from thrift.transport.TTransport import TBufferedTransport
 
-from tidegate.auth import SaslTransport
-from tidegate.transport import SocketTransport
+from tidegate.network.auth import SaslTransport
+from tidegate.network.transport import SocketTransport
 from tidegate.wire import sasl
 from tidegate.wire.columns import encode_column, row_set
 from tidegate.wire.schema import WireColumn, WireType, table_schema

@@ -6,17 +6,20 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal, localcontext
 from typing import Any
 
 import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tidegate
 from tests.driver.fake_server import Answer, FakeServer
 from tidegate import aio
+from tidegate.arrow import _column_values
 from tidegate.wire.schema import WireType
 
 NATIVE = {"tidegate.result.format": "arrow"}
@@ -87,6 +90,23 @@ def test_a_value_arrives_in_its_python_type(
         assert cursor.fetchall() == [(value,) for value in values]
 
 
+@given(data=st.data(), digits=st.integers(1, 38), scale=st.integers(0, 38))
+def test_decimals_are_exact_whatever_the_precision_of_the_thread(
+    data: st.DataObject, digits: int, scale: int
+) -> None:
+    scale = min(scale, digits)
+    unscaled = st.integers(-(10**digits) + 1, 10**digits - 1)
+    numbers = data.draw(st.lists(st.none() | unscaled, max_size=9))
+    with localcontext(Context(prec=60)):
+        values = [None if n is None else Decimal(n).scaleb(-scale) for n in numbers]
+    whole = pa.array(values, pa.decimal128(digits, scale))
+    chunks = pa.chunked_array([whole.slice(len(whole) // 3), whole[: len(whole) // 3]], whole.type)
+    with localcontext(Context(prec=1)):
+        found = _column_values(chunks, WireType("DECIMAL"))
+    # The text also tells the number of digits after the point.
+    assert [str(value) for value in found] == [str(value) for value in chunks.to_pylist()]
+
+
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
 def test_streams_may_be_compressed(compression: str | None) -> None:
     sent = stream(compression, n=pa.array(range(1000)))
@@ -115,6 +135,26 @@ def test_a_table_has_all_rows_that_are_left_under_the_servers_names() -> None:
     with cursor_on([("count(1)", "BIGINT")], pages) as cursor:
         cursor.fetchone()
         assert cursor.fetch_arrow_table().to_pydict() == {"count(1)": [2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("given", "of_rows", "of_tables"), [(None, 10_000, 50_000), (7, 7, 7), (60_000, 60_000, 60_000)]
+)
+def test_tables_are_fetched_in_larger_pages(
+    given: int | None, of_rows: int, of_tables: int
+) -> None:
+    answers = {"q": Answer([("n", "INT")], streams=[[stream(n=pa.array([1], pa.int32()))]])}
+    with (
+        FakeServer(answers, configuration=NATIVE) as server,
+        tidegate.connect("127.0.0.1", server.port, fetch_size=given) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("q").fetchall()
+        cursor.execute("q").fetchmany_arrow(3)
+        cursor.execute("q").fetch_arrow_table()
+        cursor.execute("q").fetch_record_batches().read_all()
+        asked = [request.maxRows for request in server.requests("FetchResults")]
+    assert asked == [of_rows, of_rows, of_tables, of_tables]
 
 
 def test_tables_come_in_the_size_asked_for_across_pages() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 import tidegate
 from tests.driver.fake_server import Answer, FakeServer
-from tidegate.channel import FairLock
-from tidegate.transport import SocketTransport
+from tidegate.network.channel import FairLock
+from tidegate.network.transport import SocketTransport
 from tidegate.wire.service import ttypes
 
 NUMBERS = Answer([("n", "INT")], [(1,)])

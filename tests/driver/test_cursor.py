@@ -297,7 +297,7 @@ def test_an_interrupt_cancels_on_the_server_and_leaves_the_connection_usable(
     answers = {"q": Answer(endless=True), "n": NUMBERS}
     with open_connection(answers) as (server, connection), connection.cursor() as cursor:
         cursor.execute_async("q")
-        inner = connection._channel._inner
+        inner = connection._line._channel._inner
         real_wait = inner.wait
 
         def interrupt() -> None:

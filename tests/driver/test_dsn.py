@@ -48,6 +48,11 @@ def test_a_native_url_tells_how_to_encrypt() -> None:
     )
 
 
+def test_a_native_url_tells_how_often_to_try_again() -> None:
+    url = "tidegate://h?retries=2&retry_timeout=1.5"
+    assert parse_url(url) == ConnectOptions(host="h", retries=2, retry_timeout=1.5)
+
+
 def test_a_native_url_tells_of_http() -> None:
     url = "tidegate://h?transport=http&http_path=hive&token=t"
     options = parse_url(url)
@@ -73,6 +78,8 @@ def test_a_principal_asks_for_kerberos() -> None:
     [
         "tidegate://h?ssl=yes",
         "tidegate://h?ca=/ca.pem",
+        "tidegate://h?retries=-1",
+        "tidegate://h?retry_timeout=long",
         "tidegate://h?verify=false",
         "tidegate://h?transport=carrier-pigeon",
         "tidegate://h?token=t",

@@ -17,6 +17,7 @@ from tidegate_sqlalchemy import (
     STRUCT,
     CreateMaterializedTable,
     DropMaterializedTable,
+    MaterializedTable,
     RefreshMaterializedTable,
     ResumeMaterializedTable,
     SetMaterializedTableFreshness,
@@ -144,6 +145,51 @@ def test_names_are_listed(engine: sa.Engine, schema: str, daily: str) -> None:
     with engine.connect() as connection:
         dialect: Any = engine.dialect
         assert dialect.get_materialized_table_names(connection, schema) == [daily]
+
+
+def test_a_materialized_table_is_reflected_and_created_again(
+    engine: sa.Engine, schema: str, orders: sa.Table
+) -> None:
+    day = sa.func.coalesce(orders.c.ds, "never")
+    defined = CreateMaterializedTable(
+        "per_day",
+        sa.select(day.label("ds"), sa.func.count().label("n")).group_by(day),
+        schema=schema,
+        items=[
+            "ds STRING COMMENT '100% of a day'",
+            "twice AS n * 2",
+            "PRIMARY KEY (ds) NOT ENFORCED",
+        ],
+        comment="it's counted",
+        partitioned_by=["ds"],
+        options={"partition.fields.ds.date-formatter": "yyyy-MM-dd"},
+        freshness="INTERVAL '2' HOUR",
+        refresh_mode="FULL",
+    )
+    dialect: Any = engine.dialect
+    with engine.connect() as connection:
+        connection.execute(defined)
+        found = MaterializedTable.reflect("per_day", sa.MetaData(), engine, schema=schema)
+        assert found.definition.clauses().items() >= {
+            ("schema", schema),
+            ("comment", "it's counted"),
+            ("freshness", "INTERVAL '2' HOUR"),
+            ("refresh_mode", "FULL"),
+        }
+        assert found.definition.partitioned_by == ("ds",)
+        assert found.definition.with_options == defined.with_options
+        assert found.table.c.ds.comment == "100% of a day"
+        assert [column.name for column in found.table.primary_key] == ["ds"]
+        before = dialect.get_materialized_table_definition(connection, "per_day", schema)
+        connection.execute(DropMaterializedTable("per_day", schema=schema))
+        connection.execute(found.definition)
+        assert dialect.get_materialized_table_definition(connection, "per_day", schema) == before
+        connection.execute(RefreshMaterializedTable("per_day", schema=schema))
+        query = sa.select(sa.func.sum(found.table.c.n), sa.func.sum(found.table.c.twice))
+        assert connection.execute(query).one() == (4, 8)
+        connection.execute(DropMaterializedTable("per_day", schema=schema))
+    with pytest.raises(sa.exc.NoSuchTableError):
+        MaterializedTable.reflect("orders", sa.MetaData(), engine, schema=schema)
 
 
 def test_a_missing_table_cannot_be_reflected(engine: sa.Engine, schema: str) -> None:

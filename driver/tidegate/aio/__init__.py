@@ -11,7 +11,7 @@ from typing import Generic, TypedDict, Unpack
 import tidegate
 from tidegate.aio.connection import Connection
 from tidegate.aio.cursor import Cursor
-from tidegate.channel import TransportFactory
+from tidegate.network.channel import TransportFactory
 from tidegate.rows import Row, RowFactory, tuple_row
 
 __all__ = ["connect", "Connection", "Cursor"]
@@ -30,6 +30,8 @@ class ConnectArguments(TypedDict, total=False):
     connect_timeout: float | None
     timeout: float | None
     query_timeout: int | None
+    retries: int | None
+    retry_timeout: float | None
     fetch_size: int | None
     ssl: bool | SSLContext | None
     ca: str | None

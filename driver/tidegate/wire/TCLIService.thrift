@@ -586,6 +586,8 @@ struct TFetchResultsReq {
   2: required TFetchOrientation orientation = TFetchOrientation.FETCH_NEXT
   3: required i64 maxRows
   4: optional i16 fetchType = 0
+  // Not Hive's: with FETCH_ABSOLUTE the row, or line of the log, to begin with.
+  5: optional i64 startRow
 }
 
 struct TFetchResultsResp {

@@ -9,8 +9,8 @@ import pytest
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport.TTransport import TBufferedTransport
 
-from tidegate.auth import SaslTransport
-from tidegate.transport import SocketTransport
+from tidegate.network.auth import SaslTransport
+from tidegate.network.transport import SocketTransport
 from tidegate.wire.columns import row_set
 from tidegate.wire.service import (
     CALLS,

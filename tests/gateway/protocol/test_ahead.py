@@ -22,7 +22,9 @@ from tidegate_server.gateway.session.operation import Operation
 
 NEXT = FetchOrientation.NEXT
 BIG = 1 << 30
-ORIENTATIONS = st.sampled_from([NEXT, NEXT, NEXT, FetchOrientation.PRIOR, FetchOrientation.FIRST])
+ORIENTATIONS = st.sampled_from(
+    [NEXT, NEXT, NEXT, FetchOrientation.PRIOR, FetchOrientation.FIRST, FetchOrientation.ABSOLUTE]
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,27 +43,30 @@ class Client:
         self.response = response
         self.made = 0
 
-    def work(self, orientation: FetchOrientation, rows: int) -> Fetched:
+    def work(self, orientation: FetchOrientation, rows: int, start_row: int) -> Fetched:
         self.made += 1
-        return Fetched(self.operation.fetch(orientation, rows, BIG, size), self.response)
+        page = self.operation.fetch(orientation, rows, BIG, size, start_row=start_row)
+        return Fetched(page, self.response)
 
-    async def fetch(self, orientation: FetchOrientation, rows: int) -> Fetched:
-        return await self.pages.fetch(self.operation, orientation, rows, self.work)
+    async def fetch(self, orientation: FetchOrientation, rows: int, start_row: int = 0) -> Fetched:
+        return await self.pages.fetch(
+            self.operation, orientation, rows, self.work, start_row=start_row
+        )
 
 
 @given(
     sizes=st.lists(st.integers(0, 9), max_size=5),
-    asked=st.lists(st.tuples(ORIENTATIONS, st.integers(1, 3)), max_size=12),
+    asked=st.lists(st.tuples(ORIENTATIONS, st.integers(1, 3), st.integers(0, 12)), max_size=12),
 )
 def test_pages_are_those_of_the_cursor_alone(
-    pool: ThreadPoolExecutor, sizes: list[int], asked: list[tuple[FetchOrientation, int]]
+    pool: ThreadPoolExecutor, sizes: list[int], asked: list[tuple[FetchOrientation, int, int]]
 ) -> None:
     client, alone = Client(pool, numbers(*sizes)), ResultCursor(numbers(*sizes))
 
     async def read() -> None:
-        for orientation, rows in asked:
-            found = (await client.fetch(orientation, rows)).page
-            expected = alone.fetch(orientation, rows, BIG, size)
+        for orientation, rows, start_row in asked:
+            found = (await client.fetch(orientation, rows, start_row)).page
+            expected = alone.fetch(orientation, rows, BIG, size, start_row=start_row)
             assert (found.start_row, values(found), found.has_more) == (
                 expected.start_row,
                 values(expected),

@@ -162,7 +162,7 @@ def test_impyla_connects(password_gateway: Gateway) -> None:
 def test_a_session_outlives_its_connections(gateway: Gateway) -> None:
     first = connect(gateway, user="lasting")
     handle = first.session_handle
-    first._channel.close()
+    first._line._channel.close()
     with connect(gateway) as second:
         request = ttypes.TGetInfoReq(handle, ttypes.TGetInfoType.CLI_SERVER_NAME)
         assert second.call("GetInfo", request).status.statusCode == 0
@@ -183,7 +183,7 @@ def test_a_password_is_checked_once_and_then_the_cookie_stands_for_it(
         for _ in range(5):
             connection.ping()
         assert Counting.asked == before + 1
-        assert connection._channel._inner._cookies  # type: ignore[attr-defined]
+        assert connection._line._channel._inner._cookies  # type: ignore[attr-defined]
 
 
 def test_a_client_that_knows_no_cookies_is_remembered(
@@ -228,7 +228,7 @@ def test_a_cookie_of_before_the_restart_is_worthless(tmp_path: Path) -> None:
 
 def test_the_driver_logs_in_again_when_its_cookie_is_refused(password_gateway: Gateway) -> None:
     with connect(password_gateway, user="ada", password="ada") as connection:
-        inner: Any = connection._channel._inner
+        inner: Any = connection._line._channel._inner
         inner._cookies = {"hive.server2.auth": "forged"}
         connection.ping()
         assert inner._cookies["hive.server2.auth"] != "forged"

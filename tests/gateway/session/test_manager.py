@@ -214,6 +214,16 @@ def test_a_session_used_from_a_new_connection_is_taken_over(world: World) -> Non
     assert list(world.manager.sessions()) == []
 
 
+def test_a_session_used_from_a_new_connection_outlives_the_old_one(world: World) -> None:
+    connection, second = world.manager.connect(), world.manager.connect()
+    session = world.open(connection)
+    world.manager.get(session.handle, second)
+    world.manager.disconnect(connection)  # noticed late
+    world.clock.advance(60)
+    world.manager.sweep()
+    assert list(world.manager.sessions()) == [session]
+
+
 def test_a_visitor_connection_takes_nothing_with_it(world: World) -> None:
     session = world.open()
     visitor = world.manager.connect()
@@ -245,9 +255,10 @@ def test_a_result_that_nobody_asks_for_is_freed(world: World) -> None:
     assert ended(operation)
     assert running(blocked)
     world.clock.advance(59)
-    assert world.manager.find_operation(operation.handle, session.connection_id) is not None
+    (connection,) = session.connections
+    assert world.manager.find_operation(operation.handle, connection) is not None
     world.clock.advance(59)
-    assert world.manager.is_still_open(operation, session.connection_id)
+    assert world.manager.is_still_open(operation, connection)
     world.clock.advance(59)
     world.manager.sweep()
     assert session.find(operation.handle.guid) is operation
@@ -256,7 +267,7 @@ def test_a_result_that_nobody_asks_for_is_freed(world: World) -> None:
     assert session.find(operation.handle.guid) is None
     assert session.find(blocked.handle.guid) is blocked
     assert operation.state is OperationState.CLOSED
-    assert not world.manager.is_still_open(operation, session.connection_id)
+    assert not world.manager.is_still_open(operation, connection)
 
 
 def test_one_login_may_have_so_many_sessions() -> None:

@@ -198,7 +198,10 @@ def test_a_log_is_read_once_unless_from_its_start() -> None:
     assert log.read(2) == (0, ["a", "b"])
     assert log.read(9) == (2, ["c"])
     assert log.read(9) == (3, [])
-    assert log.read(9, from_start=True) == (0, ["a", "b", "c"])
+    assert log.read(9, start=0) == (0, ["a", "b", "c"])
+    assert log.read(1, start=1) == (1, ["b"])
+    assert log.read(1) == (2, ["c"])
+    assert log.read(1, start=9) == (3, [])
 
 
 def test_a_full_log_drops_its_oldest_lines() -> None:

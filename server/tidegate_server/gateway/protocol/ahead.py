@@ -25,8 +25,8 @@ class Fetched:
     response: bytes
 
 
-Fetch = Callable[[FetchOrientation, int], Fetched]
-"""Fetches and encodes that many rows of an operation's result; blocks."""
+Fetch = Callable[[FetchOrientation, int, int], Fetched]
+"""Fetches and encodes that many rows of an operation's result, from a row on; blocks."""
 
 
 class _Reader:
@@ -35,6 +35,8 @@ class _Reader:
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
         self.rows = 0
+        self.next_row = 0
+        """The first row of that page."""
         self.prefetched: Future[Fetched] | None = None
 
 
@@ -51,28 +53,40 @@ class PagesAhead:
         self._readers: WeakKeyDictionary[Operation, _Reader] = WeakKeyDictionary()
 
     async def fetch(
-        self, operation: Operation, orientation: FetchOrientation, rows: int, work: Fetch
+        self,
+        operation: Operation,
+        orientation: FetchOrientation,
+        rows: int,
+        work: Fetch,
+        *,
+        start_row: int = 0,
     ) -> Fetched:
         """Return a page and start prefetching the next one; raises as ``work``.
 
-        An error of a prefetched page is raised when that page is requested.
+        ``start_row`` is the first row with ABSOLUTE. An error of a prefetched page is raised when
+        that page is requested.
         """
         reader = self._readers.setdefault(operation, _Reader())
-        forward = orientation is FetchOrientation.NEXT
+        forward = orientation in (FetchOrientation.NEXT, FetchOrientation.ABSOLUTE)
         async with reader.turn:
             ahead, reader.prefetched = reader.prefetched, None
-            if ahead is not None and not (forward and rows == reader.rows):
+            follows = forward and rows == reader.rows
+            if orientation is FetchOrientation.ABSOLUTE:
+                follows = follows and start_row == reader.next_row
+            if ahead is not None and not follows:
                 await _put_back(operation, ahead)
                 ahead = None
-            ahead = ahead or self._submit(work, orientation, rows)
+            ahead = ahead or self._submit(work, orientation, rows, start_row)
             fetched = ahead.result() if ahead.done() else await asyncio.wrap_future(ahead)
             if forward and fetched.page.has_more and len(fetched.response) <= LARGEST:
-                reader.rows = rows
-                reader.prefetched = self._submit(work, orientation, rows)
+                reader.rows, reader.next_row = rows, fetched.page.end_row
+                reader.prefetched = self._submit(work, orientation, rows, reader.next_row)
             return fetched
 
-    def _submit(self, work: Fetch, orientation: FetchOrientation, rows: int) -> Future[Fetched]:
-        return self._pool.submit(contextvars.copy_context().run, work, orientation, rows)
+    def _submit(
+        self, work: Fetch, orientation: FetchOrientation, rows: int, start_row: int
+    ) -> Future[Fetched]:
+        return self._pool.submit(contextvars.copy_context().run, work, orientation, rows, start_row)
 
 
 async def _put_back(operation: Operation, prefetched: Future[Fetched]) -> None:

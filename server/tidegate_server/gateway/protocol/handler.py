@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from tidegate.wire.service import decode_struct, encode_struct, ttypes
+from tidegate.wire.service import encode_struct, ttypes
 from tidegate_server.core.config_sections import ServerSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.log_context import bind_log_context, log_context
@@ -26,10 +26,13 @@ from tidegate_server.gateway.context import WARNING
 from tidegate_server.gateway.protocol import convert, encode, status
 from tidegate_server.gateway.protocol.ahead import Fetched, PagesAhead
 from tidegate_server.gateway.protocol.information import information
+from tidegate_server.gateway.protocol.old_rows import as_rows
 from tidegate_server.gateway.session import metadata
 from tidegate_server.gateway.session.configuration import (
     FETCH_SIZE_KEY,
     RESULT_FORMAT_KEY,
+    RESUME_KEY,
+    STATEMENT_ID_KEY,
     ResultFormat,
     normalise,
 )
@@ -138,6 +141,7 @@ class Handler:
                 FETCH_SIZE_KEY: str(session.options.fetch_size or self._settings.fetch_size),
                 "hive.default.nulls.last": "false",
                 RESULT_FORMAT_KEY: session.options.result_format.value,
+                RESUME_KEY: "true",
             },
         )
 
@@ -163,8 +167,13 @@ class Handler:
     async def ExecuteStatement(self, request: Any, caller: Caller) -> Any:
         session = self._session(request, caller)
         timeout = _timeout_seconds(request.queryTimeout)
+        overlay = dict(request.confOverlay or {})
+        statement_id = overlay.pop(STATEMENT_ID_KEY, None)
+        submit = session.submit
+        if statement_id is not None:
+            submit = partial(session.submit_once, statement_id)
         operation = await self._run_in_pool(
-            lambda: session.submit(request.statement, overlay=request.confOverlay, timeout=timeout)
+            lambda: submit(request.statement, overlay=overlay, timeout=timeout)
         )
         if not request.runAsync:
             await wait_until_ended(operation, None)
@@ -229,15 +238,20 @@ class Handler:
         session, operation = self._operation(request, caller)
         rows = request.maxRows if request.maxRows > 0 else self._settings.fetch_size
         orientation = _orientation(request.orientation)
+        start = _start_row(orientation, request.startRow)
         if request.fetchType == _LOG_FETCH:
-            return _fetch_log(session, operation, orientation, rows)
+            return _fetch_log(session, operation, start, rows)
         if not await wait_until_ended(operation, FETCH_WAIT):
             return ttypes.TFetchResultsResp(status=status.still_executing(), hasMoreRows=True)
         if session.protocol < FIRST_COLUMNAR and operation.more_follow:
             # Clients of the first protocol versions request every page as the first one.
             orientation = _as_continuation(orientation)
         fetched = await self._pages.fetch(
-            operation, orientation, rows, partial(self._fetch, session, operation)
+            operation,
+            orientation,
+            rows,
+            partial(self._fetch, session, operation),
+            start_row=start or 0,
         )
         operation.more_follow = fetched.page.has_more
         self._sessions.metrics.count_fetch(fetched.page.num_rows, len(fetched.response))
@@ -429,10 +443,16 @@ class Handler:
             raise failure
 
     def _fetch(
-        self, session: Session, operation: Operation, orientation: FetchOrientation, rows: int
+        self,
+        session: Session,
+        operation: Operation,
+        orientation: FetchOrientation,
+        rows: int,
+        start_row: int,
     ) -> Fetched:
         schema = _result_schema(operation)
-        page = operation.fetch(orientation, rows, self._settings.max_reply_bytes, encode.wire_size)
+        limit = self._settings.max_reply_bytes
+        page = operation.fetch(orientation, rows, limit, encode.wire_size, start_row=start_row)
         return Fetched(page, _encode_page(session, schema, page).data)
 
     async def _run_in_pool(self, work: Callable[[], T], pool: Executor | None = None) -> T:
@@ -475,6 +495,15 @@ def _orientation(number: int) -> FetchOrientation:
     return FetchOrientation(name)
 
 
+def _start_row(orientation: FetchOrientation, start_row: int | None) -> int | None:
+    """Return the row or line with which a fetch begins; None to read on."""
+    if orientation is FetchOrientation.ABSOLUTE:
+        if start_row is None or start_row < 0:
+            raise error(Code.FETCH_ORIENTATION, orientation=f"{orientation.value} without a row")
+        return start_row
+    return 0 if orientation is FetchOrientation.FIRST else None
+
+
 def _as_continuation(orientation: FetchOrientation) -> FetchOrientation:
     first = orientation is FetchOrientation.FIRST
     return FetchOrientation.NEXT if first else orientation
@@ -513,11 +542,8 @@ def _operation_status(operation: Operation, *, with_progress: bool) -> Any:
     )
 
 
-def _fetch_log(
-    session: Session, operation: Operation, orientation: FetchOrientation, rows: int
-) -> Any:
-    first = orientation is FetchOrientation.FIRST
-    start, lines = operation.log.read(rows, from_start=first)
+def _fetch_log(session: Session, operation: Operation, start: int | None, rows: int) -> Any:
+    start, lines = operation.log.read(rows, start=start)
     row_set = encode.encode_text_row_set(lines, start)
     return _response(session, row_set, has_more=operation.log.unread)
 
@@ -532,48 +558,6 @@ def _encode_page(session: Session, schema: Schema, page: Page) -> Encoded:
 
 def _response(session: Session, row_set: bytes, *, has_more: bool) -> Encoded:
     if session.protocol < FIRST_COLUMNAR:
-        row_set = _as_rows(row_set)
+        row_set = as_rows(row_set)
     head = encode_struct(ttypes.TFetchResultsResp(status=status.success(), hasMoreRows=has_more))
     return Encoded(encode.with_row_set(head, row_set))
-
-
-def _as_rows(row_set: bytes) -> bytes:
-    """Convert columns to the rows of protocols before V6."""
-    columns = decode_struct(ttypes.TRowSet, row_set)
-    values = [_cells(column) for column in columns.columns or ()]
-    rows = [ttypes.TRow(colVals=list(cells)) for cells in zip(*values, strict=True)]
-    return encode_struct(ttypes.TRowSet(startRowOffset=columns.startRowOffset, rows=rows))
-
-
-def _cells(column: Any) -> list[Any]:
-    field, value_class = next(
-        (field, value_class)
-        for field, value_class in _CELLS.items()
-        if getattr(column, field) is not None
-    )
-    part = getattr(column, field)
-    name = "stringVal" if field == "binaryVal" else field
-    return [
-        ttypes.TColumnValue(**{name: value_class(value=None if _is_null(part, i) else _as_text(v))})
-        for i, v in enumerate(part.values)
-    ]
-
-
-def _is_null(part: Any, row: int) -> bool:
-    return row // 8 < len(part.nulls) and bool(part.nulls[row // 8] >> row % 8 & 1)
-
-
-def _as_text(value: Any) -> Any:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
-_CELLS = {
-    "boolVal": ttypes.TBoolValue,
-    "byteVal": ttypes.TByteValue,
-    "i16Val": ttypes.TI16Value,
-    "i32Val": ttypes.TI32Value,
-    "i64Val": ttypes.TI64Value,
-    "doubleVal": ttypes.TDoubleValue,
-    "stringVal": ttypes.TStringValue,
-    "binaryVal": ttypes.TStringValue,
-}

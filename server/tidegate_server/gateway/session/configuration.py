@@ -15,6 +15,10 @@ PROXY_USER_KEY = "hive.server2.proxy.user"
 RESULT_FORMAT_KEY = "tidegate.result.format"
 RESULT_SET_KEY = "tidegate.result.set"
 SHOW_TABLES_KEY = "tidegate.show.tables"
+RESUME_KEY = "tidegate.session.resume"
+"""With ``true`` the server announces that clients can resume a session after a lost connection."""
+STATEMENT_ID_KEY = "tidegate.statement.id"
+"""An entry in the overlay of ExecuteStatement: the client's id of the statement."""
 
 JDBC_DEFAULT_FETCH_SIZE = 1000
 

@@ -60,15 +60,23 @@ class ResultCursor:
         self._pending: pa.RecordBatch | None = None
 
     def fetch(
-        self, orientation: FetchOrientation, max_rows: int, max_bytes: int, measure: Measure
+        self,
+        orientation: FetchOrientation,
+        max_rows: int,
+        max_bytes: int,
+        measure: Measure,
+        *,
+        start_row: int = 0,
     ) -> Page:
         """Move and return rows: at most ``max_rows``, about ``max_bytes``, but at least one.
+
+        ``start_row`` is the first one with ABSOLUTE.
 
         :raises ServerError: FETCH_ORIENTATION, or an error of reading the result; the position
             does not change then, so that the call can be repeated.
         """
         with self._lock:
-            limit = self._seek(orientation, max_rows)
+            limit = self._seek(orientation, max_rows, start_row)
             start = self._position
             try:
                 parts = self._take(limit, max_bytes, measure)
@@ -86,12 +94,16 @@ class ResultCursor:
                 self._reposition(page.start_row)
                 self._page_start = page.before
 
-    def _seek(self, orientation: FetchOrientation, max_rows: int) -> int:
+    def _seek(self, orientation: FetchOrientation, max_rows: int, start_row: int) -> int:
         match orientation:
             case FetchOrientation.NEXT:
                 return max_rows
             case FetchOrientation.FIRST:
                 self._reposition(0)
+                return max_rows
+            case FetchOrientation.ABSOLUTE:
+                if start_row != self._position:
+                    self._reposition(start_row)
                 return max_rows
             case FetchOrientation.PRIOR:
                 end = self._page_start

@@ -38,8 +38,8 @@ _ALWAYS_THERE = frozenset({DEFAULT_SCHEMA, "information_schema", "global_temp"})
 class SessionManager:
     """All sessions of the gateway, and the connection that each belongs to.
 
-    A handle is valid on any connection. When a connection ends, its sessions are closed after
-    ``server.disconnect_grace`` seconds, unless another connection takes them over.
+    A handle is valid on any connection. When the last connection that used a session has ended,
+    it is closed after ``server.disconnect_grace`` seconds, unless another connection uses it.
     """
 
     def __init__(
@@ -82,7 +82,9 @@ class SessionManager:
         with self._lock:
             for guid in self._by_connection.pop(connection_id, ()):
                 if session := self._sessions.get(guid):
-                    session.orphaned_at = now
+                    session.connections.discard(connection_id)
+                    # A client may have a new connection before the old one is known to have ended.
+                    session.orphaned_at = None if session.connections else now
 
     def open(
         self,
@@ -137,13 +139,14 @@ class SessionManager:
             logger.warning("OpenSession of user %s: %s", state.user, warning)
         state.catalog, state.schema = self._place(options, state.user)
         state.settings = dict(options.settings)
-        session = self._create_session(state, options, connection_id, protocol)
+        session = self._create_session(state, options, protocol)
         with self._lock:
             self._require_free_slot(session.real_user)
             owned = self._by_connection.get(connection_id)
             if owned is None:
                 raise error(Code.INVALID_REQUEST, reason="its connection has ended")
             owned.add(session.handle.guid)
+            session.connections.add(connection_id)
             self._sessions[session.handle.guid] = session
         logger.info(
             "Session %s of user %s opened by %s", session.id, session.user, session.real_user
@@ -186,7 +189,8 @@ class SessionManager:
         """Close a session and its operations; blocks briefly."""
         with self._lock:
             self._sessions.pop(session.handle.guid, None)
-            self._by_connection.get(session.connection_id, set()).discard(session.handle.guid)
+            for connection_id in session.connections:
+                self._by_connection.get(connection_id, set()).discard(session.handle.guid)
         session.close()
         logger.info("Session %s closed", session.id)
 
@@ -215,7 +219,6 @@ class SessionManager:
         self,
         state: SessionState,
         options: SessionOptions,
-        connection_id: int,
         protocol: int,
     ) -> Session:
         return Session(
@@ -223,7 +226,6 @@ class SessionManager:
             state=state,
             options=options,
             protocol=protocol,
-            connection_id=connection_id,
             owners=self._owners,
             services=self._services,
             executor=self.executor,
@@ -304,13 +306,13 @@ class SessionManager:
 
     def _mark_used(self, session: Session, connection_id: int) -> None:
         session.touch(self._services.clock.now())
-        if session.connection_id == connection_id or session.orphaned_at is None:
+        if connection_id in session.connections:
             return
         with self._lock:
             owned = self._by_connection.get(connection_id)
-            if owned is not None:
+            if owned is not None and session.handle.guid in self._sessions:
                 owned.add(session.handle.guid)
-                session.connection_id = connection_id
+                session.connections.add(connection_id)
                 session.orphaned_at = None
 
     def _is_expired(self, session: Session, now: datetime) -> bool:

@@ -63,11 +63,15 @@ class OperationLog:
             if is_news:
                 self._news = self._written
 
-    def read(self, max_rows: int, *, from_start: bool = False) -> tuple[int, list[str]]:
-        """Return the number of the first line and at most ``max_rows`` unread lines."""
+    def read(self, max_rows: int, *, start: int | None = None) -> tuple[int, list[str]]:
+        """Return the number of the first line and at most ``max_rows`` lines.
+
+        :param start: the number of the line to begin with; by default the first unread one. Lines
+            that were dropped are left out.
+        """
         with self._lock:
             oldest = self._written - len(self._lines)
-            start = oldest if from_start else max(self._read, oldest)
+            start = min(max(self._read if start is None else start, oldest), self._written)
             lines = list(self._lines)[start - oldest : start - oldest + max_rows]
             self._read = start + len(lines)
             return start, lines
@@ -251,7 +255,13 @@ class Operation:
             return self._result
 
     def fetch(
-        self, orientation: FetchOrientation, max_rows: int, max_bytes: int, measure: Measure
+        self,
+        orientation: FetchOrientation,
+        max_rows: int,
+        max_bytes: int,
+        measure: Measure,
+        *,
+        start_row: int = 0,
     ) -> Page:
         """Return the next rows; blocks while the result is read. Raises as :meth:`result`."""
         result = self.result()
@@ -259,7 +269,7 @@ class Operation:
             if self._cursor is None:
                 self._cursor = ResultCursor(result)
             cursor = self._cursor
-        return cursor.fetch(orientation, max_rows, max_bytes, measure)
+        return cursor.fetch(orientation, max_rows, max_bytes, measure, start_row=start_row)
 
     def put_back(self, page: Page) -> None:
         """Undo the fetch that returned ``page``, unless another fetch followed it."""

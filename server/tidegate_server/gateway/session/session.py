@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -39,6 +40,7 @@ from tidegate_server.gateway.session.metadata import Listing, TablePattern, as_p
 from tidegate_server.gateway.session.metadata_cache import MetadataCache
 from tidegate_server.gateway.session.narrowing import narrow_metadata
 from tidegate_server.gateway.session.operation import Operation, OperationKind, shorten
+from tidegate_server.gateway.session.statement_ids import StatementIds
 from tidegate_server.gateway.session.text import substitute
 
 logger = logging.getLogger(__name__)
@@ -99,7 +101,6 @@ class Session:
         state: SessionState,
         options: SessionOptions,
         protocol: int,
-        connection_id: int,
         owners: dict[bytes, Session],
         services: Services,
         executor: Executor,
@@ -113,9 +114,11 @@ class Session:
         self.options = options
         self.protocol = protocol
         self.snapshot = snapshot
-        self.connection_id = connection_id
-        """The connection that the session belongs to; changes if another one takes it over."""
+        self.connections: set[int] = set()
+        """The open connections that have used the session."""
         self.orphaned_at: datetime | None = None
+        """When the last of them ended."""
+        self._statement_ids = StatementIds()
         self._owners = owners
         self._services = services
         self._executor = executor
@@ -145,6 +148,29 @@ class Session:
     def max_statement_bytes(self) -> int:
         """The maximum size of a statement's text; 0 means no limit."""
         return self._services.config.engine.max_statement_bytes
+
+    def submit_once(
+        self,
+        statement_id: str,
+        text: str,
+        *,
+        overlay: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Operation:
+        """Start a statement, or return its operation if it was started under this id before.
+
+        :raises ServerError: as :meth:`submit`; INVALID_REQUEST if the id cannot be used;
+            INVALID_OPERATION_HANDLE if the operation was closed.
+        """
+
+        def start() -> bytes:
+            return self.submit(text, overlay=overlay, timeout=timeout).handle.guid
+
+        guid = self._statement_ids.start_once(statement_id, text, start)
+        operation = self.find(guid)
+        if operation is None:
+            raise error(Code.INVALID_OPERATION_HANDLE, handle=uuid.UUID(bytes=guid))
+        return operation
 
     def submit(
         self, text: str, *, overlay: Mapping[str, str] | None = None, timeout: float | None = None

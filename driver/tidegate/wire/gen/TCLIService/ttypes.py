@@ -6288,15 +6288,17 @@ class TFetchResultsReq(object):
      - orientation
      - maxRows
      - fetchType
+     - startRow
 
     """
 
 
-    def __init__(self, operationHandle=None, orientation=    0, maxRows=None, fetchType=0,):
+    def __init__(self, operationHandle=None, orientation=    0, maxRows=None, fetchType=0, startRow=None,):
         self.operationHandle = operationHandle
         self.orientation = orientation
         self.maxRows = maxRows
         self.fetchType = fetchType
+        self.startRow = startRow
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -6328,6 +6330,11 @@ class TFetchResultsReq(object):
                     self.fetchType = iprot.readI16()
                 else:
                     iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.I64:
+                    self.startRow = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -6353,6 +6360,10 @@ class TFetchResultsReq(object):
         if self.fetchType is not None:
             oprot.writeFieldBegin('fetchType', TType.I16, 4)
             oprot.writeI16(self.fetchType)
+            oprot.writeFieldEnd()
+        if self.startRow is not None:
+            oprot.writeFieldBegin('startRow', TType.I64, 5)
+            oprot.writeI64(self.startRow)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -7841,6 +7852,7 @@ TFetchResultsReq.thrift_spec = (
     (2, TType.I32, 'orientation', None,     0, ),  # 2
     (3, TType.I64, 'maxRows', None, None, ),  # 3
     (4, TType.I16, 'fetchType', None, 0, ),  # 4
+    (5, TType.I64, 'startRow', None, None, ),  # 5
 )
 all_structs.append(TFetchResultsResp)
 TFetchResultsResp.thrift_spec = (

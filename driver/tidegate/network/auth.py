@@ -12,12 +12,12 @@ from puresasl import SASLProtocolException
 from puresasl.client import SASLClient
 from thrift.transport.TTransport import CReadableTransport, TBufferedTransport, TTransportBase
 
-from tidegate import kerberos
 from tidegate.dsn import ConnectOptions
 from tidegate.errors import InterfaceError, NotSupportedError, OperationalError
-from tidegate.http import basic
-from tidegate.kerberos import KerberosLayer
-from tidegate.transport import Transport
+from tidegate.network import kerberos
+from tidegate.network.http import basic
+from tidegate.network.kerberos import KerberosLayer
+from tidegate.network.transport import Transport
 from tidegate.wire import sasl
 
 _READ_BUFFER: Final = 1 << 16

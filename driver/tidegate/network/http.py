@@ -17,10 +17,15 @@ from thrift.transport.TTransport import TTransportBase, TTransportException
 
 from tidegate._version import __version__
 from tidegate.errors import OperationalError
-from tidegate.transport import keep_alive, wait_readable
+from tidegate.network.transport import keep_alive, wait_readable
 
 _THRIFT: Final = "application/x-thrift"
 _MAX_TEXT: Final = 500
+_NO_BACKEND: Final = (
+    http.client.BAD_GATEWAY,
+    http.client.SERVICE_UNAVAILABLE,
+    http.client.GATEWAY_TIMEOUT,
+)
 
 
 def basic(user: str, password: str) -> str:
@@ -140,6 +145,9 @@ class HttpTransport(TTransportBase):  # type: ignore[misc]
             self._send(message)
             return self._reply()
         self._keep_cookies(response)
+        if response.status in _NO_BACKEND:
+            # A proxy lost the server, or a server takes no calls now: as good as hung up.
+            raise ConnectionError(f"the server answered HTTP {response.status} {response.reason}")
         if response.status != http.client.OK:
             raise _refusal(response, body)
         self._incoming = BytesIO(body)

@@ -15,10 +15,10 @@ from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TException
 from thrift.transport.TTransport import TTransportException
 
-from tidegate import auth
 from tidegate.dsn import ConnectOptions
-from tidegate.errors import Error, NotSupportedError, OperationalError, connection_lost
-from tidegate.transport import Transport
+from tidegate.errors import Error, NotSupportedError, OperationalError
+from tidegate.network import auth
+from tidegate.network.transport import Transport
 from tidegate.wire.sasl import SaslError
 from tidegate.wire.service import Client, TApplicationException, accelerated_protocol
 
@@ -32,6 +32,19 @@ _BROKEN: Final = (
     TProtocolException,
     SaslError,
 )
+
+
+class ChannelBroken(Exception):  # noqa: N818 - no error yet: the session may be resumed
+    """The connection broke; the text states the reason.
+
+    ``unsent`` says that the server cannot have received the whole request, ``timed_out`` that no
+    reply came within the time that the user allows for one.
+    """
+
+    def __init__(self, reason: str, *, unsent: bool = False, timed_out: bool = False) -> None:
+        super().__init__(reason)
+        self.unsent = unsent
+        self.timed_out = timed_out
 
 
 class FairLock:
@@ -98,6 +111,8 @@ class Channel:
         """
         self._lock = FairLock()
         self._closed = False
+        self._sent = False
+        """Whether the request of the call in progress went out as a whole."""
         self._outstanding: str | None = None
         authenticate = auth.method(options)
         self._inner = factory()
@@ -131,36 +146,40 @@ class Channel:
         """Send one call and return its reply.
 
         :raises NotSupportedError: if the server does not know the call.
-        :raises OperationalError: if the connection breaks; the channel is closed then.
+        :raises ChannelBroken: if the connection breaks; the channel is closed then.
         """
         with self._lock:
             if self._closed:
-                raise connection_lost("it was closed before")
+                raise ChannelBroken("it was closed before", unsent=True)
+            self._sent = False
             try:
                 self._drain()
-                return self._exchange(name, request)
+                self._send(name, request)
+                return self._receive(name)
             except Error:
                 raise
             except TApplicationException as error:
                 raise _error_of(name, error) from error
             except (*_BROKEN, TException) as error:
                 self.close()
-                raise connection_lost(_describe(error)) from error
+                raise ChannelBroken(
+                    _describe(error), unsent=not self._sent, timed_out=_is_own_limit(error)
+                ) from error
 
     def close(self) -> None:
         """Close the transport; also frees a thread that waits for a reply."""
         self._closed = True
         self._transport.close()
 
-    def _exchange(self, name: str, request: Any) -> Any:
+    def _send(self, name: str, request: Any) -> None:
         try:
             getattr(self._client, f"send_{name}")(request)
         except BaseException:
             # Half a request may have been sent: the server could not parse anything after it.
             self.close()
             raise
+        self._sent = True
         self._outstanding = name
-        return self._receive(name)
 
     def _receive(self, name: str) -> Any:
         wait = getattr(self._inner, "wait", None)
@@ -236,6 +255,11 @@ def _error_of(name: str, error: Any) -> Error:
     return OperationalError(
         f"the server failed in the call {name}: {error.message}", sqlstate="HY000"
     )
+
+
+def _is_own_limit(error: BaseException) -> bool:
+    """Return whether an error is that of the socket's time-out, not one of the network."""
+    return isinstance(error, TimeoutError) and error.errno is None
 
 
 def _describe(error: BaseException) -> str:
