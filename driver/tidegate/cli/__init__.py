@@ -16,6 +16,7 @@ from tidegate.cli.commands import QuitShellError, run_command
 from tidegate.cli.embedded import EmbeddedServerError, embedded_server
 from tidegate.cli.files import STDIN, UnreadableFileError, read_script
 from tidegate.cli.formats import MissingExtraError
+from tidegate.cli.pager import find_pager
 from tidegate.cli.projects.command import parse_command
 from tidegate.cli.projects.command import run_command as run_project
 from tidegate.cli.report import describe_error
@@ -185,6 +186,7 @@ def _display(arguments: Arguments) -> Display:
         header=arguments.header,
         quiet=arguments.quiet,
         progress=sys.stderr.isatty() and not arguments.quiet,
+        pager=find_pager(os.environ) if arguments.pager and sys.stdin.isatty() else "",
     )
 
 
