@@ -16,7 +16,6 @@ from tidegate.cli.commands import QuitShellError, run_command
 from tidegate.cli.embedded import EmbeddedServerError, embedded_server
 from tidegate.cli.files import STDIN, UnreadableFileError, read_script
 from tidegate.cli.formats import MissingExtraError
-from tidegate.cli.pager import find_pager
 from tidegate.cli.projects.command import parse_command
 from tidegate.cli.projects.command import run_command as run_project
 from tidegate.cli.report import describe_error
@@ -30,6 +29,7 @@ from tidegate.cli.script import (
     run_safely,
     run_text,
 )
+from tidegate.cli.terminal.pager import find_pager
 from tidegate.cli.verbs import Request, parse_verb, run_request
 
 DONE = 0

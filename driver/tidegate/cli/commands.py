@@ -12,10 +12,10 @@ from typing import TextIO, cast
 
 from tidegate.cli.files import UnreadableFileError, read_script
 from tidegate.cli.formats import FORMATS
-from tidegate.cli.pager import find_pager
-from tidegate.cli.record import Recorder
 from tidegate.cli.run import run_metadata, run_statement
 from tidegate.cli.script import CommandError, Workbench, run_text
+from tidegate.cli.terminal.pager import find_pager
+from tidegate.cli.terminal.record import Recorder
 from tidegate.cli.watch import watch
 from tidegate.cursor import Cursor
 from tidegate.dsn import is_url, parse_url

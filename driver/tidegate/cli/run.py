@@ -17,8 +17,8 @@ from typing import BinaryIO, TextIO, TypeVar
 
 from tidegate.cli.arrow_files import write_batches
 from tidegate.cli.formats import FILE_FORMATS, PAGE_ROWS, FormatError, Page, writer_of
-from tidegate.cli.pager import PagerClosedError, paged
-from tidegate.cli.progress import progress_line
+from tidegate.cli.terminal.pager import PagerClosedError, paged
+from tidegate.cli.terminal.progress import progress_line
 from tidegate.connection import Connection
 from tidegate.cursor import Cursor
 from tidegate.errors import Error, Warning

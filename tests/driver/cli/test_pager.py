@@ -13,8 +13,8 @@ from typing import TextIO, cast
 
 import pytest
 
-from tidegate.cli.pager import PagerClosedError, find_pager, paged
-from tidegate.cli.record import Recorder
+from tidegate.cli.terminal.pager import PagerClosedError, find_pager, paged
+from tidegate.cli.terminal.record import Recorder
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.cli.progress import progress_line
+from tidegate.cli.terminal.progress import progress_line
 from tidegate.operation import OperationState, OperationStatus, TaskCounts, _stages, _tasks
 from tidegate.wire.service import ttypes
 

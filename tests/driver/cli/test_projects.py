@@ -10,7 +10,8 @@ import pytest
 import tidegate
 from tests.driver.cli.fakes import Answer, FakeServer
 from tidegate.cli import main
-from tidegate.cli.projects.directory import ProjectError, read_directory
+from tidegate.cli.projects.directory import read_directory
+from tidegate.cli.projects.statements import ProjectError
 
 HEAD = "CREATE OR ALTER MATERIALIZED TABLE"
 HERE = "SELECT current_catalog(), current_schema()"

@@ -10,8 +10,9 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 
 import tidegate
-from tidegate.cli.projects.directory import Definition, FullName, read_directory
+from tidegate.cli.projects.directory import Definition, FullName, define
 from tidegate.cli.projects.plan import Action, Plan, Step, changes_of
+from tidegate.cli.projects.sources import Project
 from tidegate.cli.report import describe_error
 from tidegate.connection import Connection
 from tidegate.cursor import Cursor
@@ -35,7 +36,7 @@ Progress = Callable[[str], None]
 def make_plan(
     connection: Connection,
     connect: Connect,
-    directory: str,
+    source: Project,
     project: str,
     *,
     prune: bool,
@@ -58,7 +59,7 @@ def make_plan(
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_catalog(), current_schema()")
         [(catalog, schema)] = cursor.fetchall()
-        definitions = read_directory(directory, str(catalog), str(schema))
+        definitions = define(source.statements(), str(catalog), str(schema))
         word = "EXPLAIN EXTENDED" if analyze else "EXPLAIN"
         compared = _compare_all(connect, definitions, word, connections, say)
         cursor.execute(_TABLES)

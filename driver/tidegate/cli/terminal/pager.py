@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, TextIO, cast
 
-from tidegate.cli.record import Recorder
+from tidegate.cli.terminal.record import Recorder
 
 _VARIABLES: Final = ("TIDEGATE_PAGER", "PAGER")
 _DEFAULTS: Final = ("less", "more")
