@@ -160,7 +160,7 @@ class Background:
         while page := self.call(cursor, lambda: cursor.fetchmany(PAGE_ROWS)):
             yield page
             count += len(page)
-            self.progress.status, self.progress.text = None, f"{count} rows"
+            self.progress.status, self.progress.text = None, rows_of(count)
 
     def note(self, status: OperationStatus, line: str) -> None:
         """Set what the line of progress says: of the server's answer and its newest log line."""

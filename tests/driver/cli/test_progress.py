@@ -34,6 +34,7 @@ def test_without_tasks_the_log_is_shown(found: OperationStatus | None) -> None:
     assert progress_line(3, found, "INFO  : Map 1: 0/4", 80) == "3 s  Map 1: 0/4"
     assert progress_line(3, found, "WARN  : Warning: no executor", 80) == "3 s  no executor"
     assert progress_line(3, found, "", 80) == "3 s"
+    assert progress_line(3, found, "INFO  : Executing command(queryId=x): SELECT", 80) == "3 s"
 
 
 @pytest.mark.parametrize(

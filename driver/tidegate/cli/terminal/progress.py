@@ -10,6 +10,9 @@ from tidegate.operation import OperationStatus
 _BAR: Final = 20
 _LEVEL: Final = re.compile(r"^(INFO|WARN|ERROR)\s*: (Warning: )?")
 
+_SAYS_NOTHING: Final = ("Compiling command(", "Executing command(", "Completed ")
+"""How lines of Hive's log begin that repeat the statement."""
+
 
 def progress_line(
     seconds: float, status: OperationStatus | None, note: str, width: int, *, blocks: bool = True
@@ -30,8 +33,8 @@ def progress_line(
             parts.append("stages {}/{}".format(*status.stages))
         running = f" ({tasks.running} running)" if tasks.running else ""
         parts.append(f"tasks {tasks.completed}/{tasks.total}{running}")
-    elif note:
-        parts.append(_LEVEL.sub("", note))
+    elif (text := _LEVEL.sub("", note)) and not text.startswith(_SAYS_NOTHING):
+        parts.append(text)
     line = "  ".join(parts)
     return line if len(line) <= width else line[: max(width - 1, 0)] + ("…" if blocks else "")
 
