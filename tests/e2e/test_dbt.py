@@ -188,7 +188,7 @@ def test_a_model_is_made_altered_and_left_alone(project: Project, guarded_server
 
 def test_a_compiled_project_is_the_same_as_its_run(project: Project) -> None:
     project.run("seed")
-    project.model(MODEL, primary_key=["ds"], options={"materialized-table.refresh.retries": "2"})
+    project.model(MODEL, partition_by=["ds"], options={"materialized-table.refresh.retries": "2"})
     project.write("models/seen.sql", "SELECT * FROM {{ ref('orders') }}")
     project.run("run")
     status, told = project.tidegate("plan", "--check")

@@ -13,6 +13,9 @@ from typing import TextIO, cast
 
 import pytest
 
+from tests.driver.cli.fakes import FakeServer
+from tidegate.cli import main
+from tidegate.cli.arguments import parse
 from tidegate.cli.terminal.pager import PagerClosedError, find_pager, paged
 from tidegate.cli.terminal.record import Recorder
 
@@ -119,3 +122,21 @@ def test_what_is_recorded_is_complete(
 )
 def test_the_environment_names_it(environment: dict[str, str], command: str) -> None:
     assert find_pager(environment) == command
+
+
+def test_it_can_be_turned_off(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert parse(["-e", "x"]).pager
+    assert not parse(["--no-pager", "-e", "x"]).pager
+    assert main(["-e", "!set pager off\n!set"], connect=server.connect) == 0
+    assert "pager off\n" in capsys.readouterr().out
+
+
+def test_it_can_be_turned_on(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_PAGER", "true")
+    assert main(["-e", "!set pager on\n!set"], connect=server.connect) == 0
+    assert "pager on\n" in capsys.readouterr().out
+    monkeypatch.setenv("TIDEGATE_PAGER", "")
+    assert main(["-e", "!set pager on"], connect=server.connect) == 1
+    assert "There is no pager" in capsys.readouterr().err
