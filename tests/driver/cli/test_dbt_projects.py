@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.driver.cli.fakes import Answer, FakeServer
+from tidegate.cli import main
 from tidegate.cli.projects.directory import define
 from tidegate.cli.projects.sources import find_project
 from tidegate.cli.projects.statements import ProjectError
@@ -160,3 +162,18 @@ def test_a_project_has_to_be_compiled(tmp_path: Path) -> None:
     assert "run dbt compile" in refusal(tmp_path)
     (tmp_path / "dbt_project.yml").write_text("profile: shop")
     assert "name is missing" in refusal(tmp_path)
+
+
+def test_tables_have_no_project_unless_it_is_named(
+    server: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project(tmp_path)
+    server.answers["SELECT current_catalog(), current_schema()"] = Answer(
+        ["a", "b"], [("main", "shop")]
+    )
+    for more, name in (([], None), (["--project", "shop", "--prune"], "shop")):
+        assert main(["plan", str(tmp_path), *more], connect=server.connect) == 0
+        assert server.options[-1].settings.get("materialized-table.project") == name
+    with pytest.raises(SystemExit):
+        main(["plan", str(tmp_path), "--prune"], connect=server.connect)
+    assert "needs --project NAME" in capsys.readouterr().err

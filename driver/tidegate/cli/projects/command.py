@@ -92,6 +92,9 @@ def parse_command(word: str, argv: Sequence[str]) -> tuple[Arguments, Command]:
     except ProjectError as error:
         parser.error(str(error))
     project = given.project or source.name
+    owns = source.owns_tables or given.project is not None
+    if given.prune and not owns:
+        parser.error("--prune of a dbt project needs --project NAME")
     if applies and not (given.yes or given.plan or sys.stdin.isatty()):
         parser.error("standard input is not a terminal: add --yes, or --plan FILE")
     if given.connections < 1:
@@ -100,7 +103,7 @@ def parse_command(word: str, argv: Sequence[str]) -> tuple[Arguments, Command]:
     target = arguments.target
     target = replace(
         target,
-        settings=(*source.settings, *target.settings, (OPTION, project)),
+        settings=(*source.settings, *target.settings, *([(OPTION, project)] if owns else [])),
         schema=target.schema or source.schema,
     )
     arguments = replace(arguments, target=target)

@@ -20,6 +20,9 @@ class Project:
     """Reads the definitions; raises ProjectError."""
     schema: str | None = None
     """The schema of names without one, perhaps with its catalog; None for the session's."""
+    owns_tables: bool = True
+    """Whether tables belong to it without being asked; those of dbt have no option that says so,
+    so that its runs and this command define them alike."""
     settings: tuple[tuple[str, str], ...] = ()
     """Settings of the session."""
     notes: tuple[str, ...] = ()
@@ -43,6 +46,7 @@ def find_project(directory: str) -> Project:
         return Project(
             name=project.name,
             statements=lambda: dbt.read_statements(root, project),
+            owns_tables=False,
             notes=project.notes,
         )
     pipeline = pipelines.read_pipeline(root / found[0])
