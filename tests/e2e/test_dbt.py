@@ -188,7 +188,8 @@ def test_a_model_is_made_altered_and_left_alone(project: Project, guarded_server
 
 def test_a_compiled_project_is_the_same_as_its_run(project: Project) -> None:
     project.run("seed")
-    project.model(MODEL, partition_by=["ds"], options={"materialized-table.refresh.retries": "2"})
+    config = {"partition_by": ["ds"], "options": {"materialized-table.refresh.retries": "2"}}
+    project.model(MODEL, **config)
     project.write("models/seen.sql", "SELECT * FROM {{ ref('orders') }}")
     project.run("run")
     status, told = project.tidegate("plan", "--check")
@@ -196,7 +197,7 @@ def test_a_compiled_project_is_the_same_as_its_run(project: Project) -> None:
     assert "No changes: 1 table as defined." in told
     assert "1 model is left to dbt: its materialization is view." in told
 
-    project.model(APPENDED)
+    project.model(APPENDED, **config)
     status, told = project.tidegate("plan")
     assert (status, "run dbt compile" in told) == (2, True)
     project.run("compile")
