@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from enum import Enum
 from time import monotonic
@@ -54,11 +55,24 @@ _ENDED_BADLY: Final = {
 }
 
 
+_DONE_OF_ALL: Final = re.compile(r"(\d+)/(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCounts:
+    """The tasks of an operation, as far as the server knows them yet."""
+
+    total: int
+    completed: int
+    running: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationStatus:
     """How far an operation is.
 
-    ``progress`` counts from 0.0 to 1.0 where the server reports it; ``modified_rows`` is None for
+    ``progress`` counts from 0.0 to 1.0 where the server reports it, as ``tasks`` do, and
+    ``stages``, those that are done and all; ``modified_rows`` is None for
     anything but DML, or where the server does not count. ``messages`` are the server's warnings
     and notes.
     """
@@ -67,6 +81,8 @@ class OperationStatus:
     has_result_set: bool
     modified_rows: int | None = None
     progress: float | None = None
+    tasks: TaskCounts | None = None
+    stages: tuple[int, int] | None = None
     messages: tuple[Warning, ...] = ()
 
     @property
@@ -145,6 +161,8 @@ class Operation:
             has_result_set=has_result_set,
             modified_rows=reply.numModifiedRows,
             progress=_progress(reply.progressUpdateResponse),
+            tasks=_tasks(reply.progressUpdateResponse),
+            stages=_stages(reply.progressUpdateResponse),
             messages=tuple(map(server_message, reply.status.infoMessages or ())),
         )
 
@@ -246,3 +264,23 @@ def _progress(update: Any) -> float | None:
     if update is None or update.status == ttypes.TJobExecutionStatus.NOT_AVAILABLE:
         return None
     return float(update.progressedPercentage)
+
+
+def _tasks(update: Any) -> TaskCounts | None:
+    """Sum up the rows that beeline draws, which Hive's servers and Tidegate's have in common."""
+    names = list(update.headerNames or ()) if update is not None else []
+    try:
+        places = [names.index(name) for name in ("TOTAL", "COMPLETED", "RUNNING")]
+        rows = [[int(row[place]) for place in places] for row in update.rows]
+    except (ValueError, IndexError):
+        return None
+    if not rows:
+        return None
+    total, completed, running = map(sum, zip(*rows, strict=True))
+    return TaskCounts(total=total, completed=completed, running=running)
+
+
+def _stages(update: Any) -> tuple[int, int] | None:
+    """Read the footer, such as ``STAGES: 01/02`` or ``VERTICES: 01/02``."""
+    found = _DONE_OF_ALL.search((update.footerSummary or "") if update is not None else "")
+    return None if found is None else (int(found[1]), int(found[2]))

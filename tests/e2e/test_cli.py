@@ -259,3 +259,44 @@ def test_tables_follow_a_directory(server: Any, schema: str, tmp_path: Path) -> 
     names = [json.loads(line)["name"] for line in run("mt", "list", "--json").stdout.splitlines()]
     assert {"base", "by_day"} <= set(names)
     assert "other" not in names
+
+
+def test_tables_follow_a_pipeline_of_spark(server: Any, schema: str, tmp_path: Path) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", MAIN, *arguments, "-u", server.url],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    (tmp_path / "spark-pipeline.yml").write_text(
+        f"name: orders\nstorage: file:///unused\nschema: {schema}\n"
+        "libraries: [{glob: {include: transformations/**}}]\n"
+        "configuration: {spark.sql.shuffle.partitions: '3'}\n"
+    )
+    arriving = tmp_path / "arriving"
+    arriving.mkdir()
+    (arriving / "1.json").write_text('{"day": 1, "n": 2}\n{"day": 1, "n": 3}\n')
+    folder = tmp_path / "transformations" / "gold"
+    folder.mkdir(parents=True)
+    (folder / "by_day.sql").write_text(
+        "CREATE TEMPORARY VIEW odd AS SELECT * FROM orders WHERE n % 2 = 1;\n"
+        "CREATE MATERIALIZED VIEW by_day COMMENT 'of odd ones'\n"
+        "AS SELECT day, sum(n) AS n FROM odd GROUP BY day;"
+    )
+    (folder / "orders.sql").write_text(
+        f"CREATE STREAMING TABLE orders AS SELECT day, n FROM STREAM read_files('{arriving}', "
+        "format => 'json', schema => 'day INT, n INT')"
+    )
+    applied = run("apply", str(tmp_path), "--yes")
+    assert applied.returncode == 0, applied.stderr
+    assert "2 tables: 2 created." in applied.stdout
+    assert run("plan", str(tmp_path), "--check").returncode == 0
+    assert run("mt", "refresh", f"{schema}.by_day", "--cascade", "upstream").returncode == 0
+    found = run("-e", f"SELECT * FROM {schema}.by_day", "--format", "csv")
+    assert found.stdout == "day,n\n1,3\n"
+    shown = run("mt", "show", f"{schema}.by_day", "--ddl").stdout
+    assert "COMMENT 'of odd ones'" in shown and "WITH `odd` AS" in shown

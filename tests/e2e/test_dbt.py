@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 import uuid
 import venv
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from tidegate.dbt import DIRECTORY
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
+_MAIN = "import sys; from tidegate.cli import main; sys.exit(main(sys.argv[1:]))"
 _ROOT = Path(__file__).parents[2]
 _MODEL = "SELECT ds, {} AS note{} FROM {{{{ ref('orders') }}}} GROUP BY ds"
 MODEL = _MODEL.format("count(*) AS n, 'it''s 5%'", "")
@@ -59,6 +61,7 @@ class Project:
     def __init__(self, dbt: Path, folder: Path, server: Server, user: str) -> None:
         self._dbt = dbt
         self._folder = folder
+        self._server = ["-u", server.url, "-n", user]
         self.schema = f"dbt_{uuid.uuid4().hex[:8]}"
         outputs = {
             "type": "spark",
@@ -94,6 +97,18 @@ class Project:
         given = {"materialized": "materialized_table", "freshness_interval": "INTERVAL '1' DAY"}
         said = ", ".join(f"{key}={value!r}" for key, value in (given | config).items())
         self.write("models/daily.sql", f"{{{{ config({said}) }}}}\n{sql}\n")
+
+    def tidegate(self, word: str, *arguments: str) -> tuple[int, str]:
+        """Run ``tidegate plan`` or ``apply`` on the project; return its status and output."""
+        done = subprocess.run(
+            [sys.executable, "-c", _MAIN, word, str(self._folder), *arguments, *self._server],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
 
     def run(self, *arguments: str, fails: bool = False) -> str:
         """Run dbt and return its output."""
@@ -169,6 +184,27 @@ def test_a_model_is_made_altered_and_left_alone(project: Project, guarded_server
         assert "MT_EVOLUTION_UNSUPPORTED" in project.run("run", fails=True)
         project.run("run", "--full-refresh")
         assert [row[1] for row in last_rows(cursor, rows)] == [12, 1, 2]
+
+
+def test_a_compiled_project_is_the_same_as_its_run(project: Project) -> None:
+    project.run("seed")
+    config = {"partition_by": ["ds"], "options": {"materialized-table.refresh.retries": "2"}}
+    project.model(MODEL, **config)
+    project.write("models/seen.sql", "SELECT * FROM {{ ref('orders') }}")
+    project.run("run")
+    status, told = project.tidegate("plan", "--check")
+    assert status == 0, told
+    assert "No changes: 1 table as defined." in told
+    assert "1 model is left to dbt: its materialization is view." in told
+
+    project.model(APPENDED, **config)
+    status, told = project.tidegate("plan")
+    assert (status, "run dbt compile" in told) == (2, True)
+    project.run("compile")
+    status, told = project.tidegate("apply", "--yes")
+    assert status == 0, told
+    assert "COLUMN total added" in told
+    assert "NONE" in project.run("run")
 
 
 SCHEMA_FILE = """

@@ -112,6 +112,8 @@ def test_statements_results_and_a_refresh_over_http(address: str, schema: str) -
         opened = client.post("/v3/sessions", json={"properties": {"rest.port": "8083"}}).json()
         session = f"/v3/sessions/{opened['sessionHandle']}"
 
+        job_ids: list[str | None] = []
+
         def rows(started: Any, form: str = "JSON") -> list[list[Any]]:
             assert started.status_code == 200, started.text
             found: list[list[Any]] = []
@@ -121,6 +123,7 @@ def test_statements_results_and_a_refresh_over_http(address: str, schema: str) -
                 page = client.get(uri)
                 assert page.status_code == 200, page.text
                 uri = page.json().get("nextResultUri")
+                job_ids.append(page.json().get("jobID"))
                 found += [row["fields"] for row in page.json().get("results", {}).get("data", ())]
             assert client.delete(f"{operation}/close").json() == {"status": "CLOSED"}
             return found
@@ -133,6 +136,12 @@ def test_statements_results_and_a_refresh_over_http(address: str, schema: str) -
         assert run("SHOW CURRENT DATABASE;") == [[schema]]
         assert run("CREATE TABLE t (id INT, ds STRING) PARTITIONED BY (ds)") == [["OK"]]
         assert run("INSERT INTO t VALUES (1, 'a'), (2, 'b'), (CAST(NULL AS INT), 'b')") == [["OK"]]
+        assert set(job_ids) == {None}
+        run("SET 'table.dml-sync' = 'false'")
+        [[job]] = run("INSERT INTO t SELECT 3, 'c'")
+        assert (len(job), job_ids[-1]) == (32, job)
+        wait_until(lambda: ["status", "FINISHED"] in run(f"DESCRIBE JOB '{job}'"), "it lasts", 60)
+        assert run("SELECT id FROM t WHERE ds = 'c'") == [[3]]
         assert run("SHOW TABLES") == [["t"]]
         values = "CAST(1.5 AS DECIMAL(10, 2)) d, ARRAY[1, 2] a, TIMESTAMP '2024-01-01 00:00:00.5' t"
         assert run(f"SELECT {values}") == [[1.5, [1, 2], "2024-01-01T00:00:00.5"]]

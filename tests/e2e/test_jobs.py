@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import tidegate
-from tests.support.fixtures.server import Server, last_rows, run_as
+from tests.support.fixtures.server import Server, last_rows, run_as, running_tasks
 from tests.support.waiting import wait_until
 
 ROWS = 40
@@ -135,3 +135,97 @@ def test_a_job_has_the_privileges_of_its_owner(guarded_server: Server) -> None:
         run_as(guarded_server, "bob", f"STOP JOB '{job}'")
     run_as(guarded_server, "ann", f"STOP JOB '{job}'")
     run_as(guarded_server, "root", "DROP SCHEMA jobs CASCADE")
+
+
+ENDLESS = """INSERT INTO {table} SELECT count(*)
+FROM range(0, 100000000, 1, 1) CROSS JOIN range(0, 100000000, 1, 1)"""
+"""One task, which leaves cores to others."""
+
+
+def status_of(server: Server, user: str, job: str) -> tuple[str, str]:
+    """Return the status and the message of a job."""
+    [found] = [row for row in run_as(server, user, "SHOW JOBS") if row[0] == job]
+    return found[2], found[5] or ""
+
+
+@pytest.mark.spark
+def test_an_insert_outlives_its_session(guarded_server: Server) -> None:
+    server = guarded_server
+    run_as(
+        server,
+        "root",
+        "CREATE SCHEMA later",
+        "CREATE TABLE later.t (n BIGINT) USING delta",
+        "CREATE MATERIALIZED TABLE later.kept FRESHNESS = INTERVAL '1' DAY "
+        "AS SELECT n FROM later.t",
+        "GRANT USAGE ON SCHEMA later TO USER ann",
+        "GRANT ALL PRIVILEGES ON MATERIALIZED TABLE later.kept TO USER ann",
+    )
+    with closing(server.connect(user="ann")) as connection, connection.cursor() as cursor:
+        last_rows(
+            cursor,
+            "SET 'table.dml-sync' = 'false'",
+            "SET spark.sql.shuffle.partitions = 3",
+            "CREATE TEMPORARY VIEW numbers AS SELECT id FROM range(7)",
+            "DECLARE VARIABLE least INT DEFAULT 2",
+        )
+        insert = "INSERT INTO t SELECT id FROM numbers WHERE id >= least"
+        with pytest.raises(tidegate.Error, match="later.t"):
+            cursor.execute(insert.replace("INTO t", "INTO later.t"))
+        assert last_rows(cursor, "SHOW JOBS") == []
+        run_as(server, "root", "GRANT MODIFY, SELECT ON TABLE later.t TO USER ann")
+        last_rows(cursor, "USE later")
+        with pytest.raises(tidegate.Error, match="nope"):
+            cursor.execute("INSERT INTO t SELECT nope FROM numbers")
+        with pytest.raises(tidegate.Error, match="is a materialized table"):
+            cursor.execute("INSERT INTO kept SELECT id FROM numbers")
+        [(good,)] = last_rows(cursor, insert)
+        [(bad,)] = last_rows(cursor, "INSERT INTO t SELECT raise_error('of the day') FROM numbers")
+        last_rows(cursor, "DROP VIEW numbers", "USE default")
+    # The session is gone; the jobs are not.
+    wait_until(lambda: status_of(server, "ann", good)[0] == "FINISHED", "it does not finish", 60)
+    assert sorted(run_as(server, "ann", "SELECT n FROM later.t")) == [(n,) for n in range(2, 7)]
+    assert dict(run_as(server, "ann", f"DESCRIBE JOB '{good}'"))["rows"] == "5"
+    wait_until(lambda: status_of(server, "ann", bad)[0] == "FAILED", "it does not fail", 60)
+    assert "of the day" in status_of(server, "ann", bad)[1]
+    assert run_as(server, "bob", "SHOW JOBS") == []
+    [(long,)] = run_as(
+        server, "ann", "SET 'table.dml-sync' = 'false'", ENDLESS.format(table="later.t")
+    )
+    wait_until(
+        lambda: "tasks" in dict(run_as(server, "ann", f"DESCRIBE JOB '{long}'")), "no task", 60
+    )
+    run_as(server, "ann", f"STOP JOB '{long}'")
+    assert status_of(server, "ann", long)[0] == "STOPPED"
+    wait_until(lambda: running_tasks(server) == 0, "its tasks go on", 30)
+    assert run_as(server, "ann", "SELECT count(*) FROM later.t") == [(5,)]
+    run_as(server, "root", "DROP MATERIALIZED TABLE later.kept", "DROP SCHEMA later CASCADE")
+
+
+@pytest.mark.faults
+def test_an_interrupted_insert_is_not_repeated(start_server: Callable[..., Server]) -> None:
+    server = start_server()
+
+    def submit() -> str:
+        with closing(server.connect()) as connection, connection.cursor() as cursor:
+            last_rows(cursor, "SET 'table.dml-sync' = 'false'")
+            [(job,)] = last_rows(cursor, ENDLESS.format(table="t"))
+        wait_until(lambda: running_tasks(server) > 0, "no task", 60)
+        return str(job)
+
+    run_as(server, "root", "CREATE TABLE t (n BIGINT) USING delta")
+    first = submit()
+    engine = server.wait_for_engine()
+    for pid in (engine["pid"], engine["jvm_pid"]):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: status_of(server, "root", first)[0] == "FAILED", "it does not fail", 30)
+    server.wait_for_engine(other_than=engine["pid"])
+    second = submit()
+    processes = server.processes()
+    server.process.kill()
+    psutil.wait_procs(processes, 60)
+    server = start_server()
+    wait_until(lambda: status_of(server, "root", second)[0] == "FAILED", "it does not fail", 30)
+    for job in (first, second):
+        assert status_of(server, "root", job)[1].startswith("[JOB_INTERRUPTED]")
+    assert run_as(server, "root", "SELECT count(*) FROM t") == [(0,)]

@@ -29,6 +29,7 @@ from tidegate.cli.script import (
     run_safely,
     run_text,
 )
+from tidegate.cli.terminal.pager import find_pager
 from tidegate.cli.verbs import Request, parse_verb, run_request
 
 DONE = 0
@@ -185,6 +186,7 @@ def _display(arguments: Arguments) -> Display:
         header=arguments.header,
         quiet=arguments.quiet,
         progress=sys.stderr.isatty() and not arguments.quiet,
+        pager=find_pager(os.environ) if arguments.pager and sys.stdin.isatty() else "",
     )
 
 

@@ -94,6 +94,8 @@ class Arguments:
     header: bool = True
     force: bool = False
     quiet: bool = False
+    pager: bool = True
+    """Whether long results on a terminal go to a pager."""
     embedded: bool = False
     data: str | None = None
     """Data directory of the embedded server; None for a temporary one."""
@@ -154,6 +156,7 @@ def read_session(parser: argparse.ArgumentParser, given: argparse.Namespace) -> 
         format=getattr(given, "format", None) or client.get("format"),
         header=not getattr(given, "no_header", False) and client.get("header", True),
         quiet=getattr(given, "quiet", False) or client.get("quiet", False),
+        pager=not getattr(given, "no_pager", False),
     )
 
 
@@ -366,6 +369,9 @@ def add_format(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--no-header", action="store_true", help="leave the column names out")
     group.add_argument(
         "-q", "--quiet", action="store_true", help="no [INFO] lines, row counts or progress"
+    )
+    group.add_argument(
+        "--no-pager", action="store_true", help="show long results on a terminal without a pager"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from collections.abc import Callable, Sequence
@@ -11,9 +12,10 @@ from typing import TextIO, cast
 
 from tidegate.cli.files import UnreadableFileError, read_script
 from tidegate.cli.formats import FORMATS
-from tidegate.cli.record import Recorder
 from tidegate.cli.run import run_metadata, run_statement
 from tidegate.cli.script import CommandError, Workbench, run_text
+from tidegate.cli.terminal.pager import find_pager
+from tidegate.cli.terminal.record import Recorder
 from tidegate.cli.watch import watch
 from tidegate.cursor import Cursor
 from tidegate.dsn import is_url, parse_url
@@ -139,6 +141,7 @@ def _set(bench: Workbench, arguments: Sequence[str]) -> None:
                 ("format", display.format),
                 ("header", _on_off(display.header)),
                 ("quiet", _on_off(display.quiet)),
+                ("pager", _on_off(bool(display.pager))),
             ):
                 display.out.write(f"{name} {value}\n")
         case ["format", str(name)] if name in FORMATS:
@@ -147,10 +150,16 @@ def _set(bench: Workbench, arguments: Sequence[str]) -> None:
             display.header = value == "on"
         case ["quiet", "on" | "off" as value]:
             display.quiet = value == "on"
+        case ["pager", "off"]:
+            display.pager = ""
+        case ["pager", "on"]:
+            display.pager = find_pager(os.environ)
+            if not display.pager:
+                raise CommandError("There is no pager: set the environment variable PAGER.")
         case _:
             raise CommandError(
-                f"Write !set format {'|'.join(FORMATS)}, !set header on|off or !set quiet on|off; "
-                "settings of the server are SQL: SET key = value;"
+                f"Write !set format {'|'.join(FORMATS)}, or !set header, quiet or pager with on or "
+                "off; settings of the server are SQL: SET key = value;"
             )
 
 

@@ -59,13 +59,13 @@ def read_context(name: str) -> SessionContext:
     if suffix == ".toml":
         content, text = _parse_toml(name)
     elif suffix in (".yaml", ".yml"):
-        content, text = _parse_yaml(name)
+        content, text = parse_yaml(name)
     else:
         return SessionContext(settings=read_settings(name))
     try:
-        return _context(content, lambda path: f"{name}:{_line(text, path)}: {'.'.join(path)}")
+        return _context(content, lambda path: f"{name}:{line_of(text, path)}: {'.'.join(path)}")
     except _ContextError as error:
-        where = f"{name}:{_line(text, error.path)}"
+        where = f"{name}:{line_of(text, error.path)}"
         raise UnreadableFileError(f"{where}: {'.'.join(error.path)} {error}") from error
 
 
@@ -77,7 +77,11 @@ def _parse_toml(name: str) -> tuple[Any, str]:
         raise UnreadableFileError(f"cannot read {name}: {error}") from error
 
 
-def _parse_yaml(name: str) -> tuple[Any, str]:
+def parse_yaml(name: str) -> tuple[Any, str]:
+    """Return the content of a file of YAML, and its text.
+
+    :raises UnreadableFileError: if it cannot be read.
+    """
     try:
         import yaml
     except ImportError as error:
@@ -237,7 +241,7 @@ def _quoted(name: str) -> str:
     return ".".join(map(quote_name, name.split(".")))
 
 
-def _line(text: str, path: tuple[str, ...]) -> int:
+def line_of(text: str, path: tuple[str, ...]) -> int:
     """Return the line on which the last of some nested keys is, as far as that can be told."""
     position = 0
     for key in path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import shutil
 import signal
 import threading
 import time
@@ -16,14 +17,17 @@ from typing import BinaryIO, TextIO, TypeVar
 
 from tidegate.cli.arrow_files import write_batches
 from tidegate.cli.formats import FILE_FORMATS, PAGE_ROWS, FormatError, Page, writer_of
+from tidegate.cli.terminal.pager import PagerClosedError, paged
+from tidegate.cli.terminal.progress import progress_line
 from tidegate.connection import Connection
 from tidegate.cursor import Cursor
 from tidegate.errors import Error, Warning
+from tidegate.operation import OperationStatus
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Note = Callable[[str], None]
+Note = Callable[[OperationStatus, str], None]
 Execute = Callable[[Note | None], object]
 Edit = Callable[[Sequence[str], Iterable[Page]], tuple[Sequence[str], Iterable[Page]]]
 """Returns the columns and rows that are written instead of those of a result."""
@@ -31,7 +35,6 @@ Edit = Callable[[Sequence[str], Iterable[Page]], tuple[Sequence[str], Iterable[P
 _TICK_SECONDS = 0.2
 _POLL_SECONDS = 0.1
 _PROGRESS_AFTER_SECONDS = 1.0
-_PROGRESS_WIDTH = 70
 _ERASE_LINE = "\r\x1b[K"
 
 
@@ -49,6 +52,8 @@ class Display:
     header: bool = True
     quiet: bool = False
     progress: bool = False
+    pager: str = ""
+    """The command that shows long results on a terminal; empty for none."""
     file_written: bool = False
     """Whether ``out`` has a result in one of FILE_FORMATS, which has an end of its own."""
 
@@ -110,11 +115,15 @@ class _Progress:
     stream: TextIO
     started: float = field(default_factory=time.monotonic)
     text: str = ""
+    status: OperationStatus | None = None
     shown: str = ""
 
     def show(self) -> None:
         elapsed = time.monotonic() - self.started
-        line = f"{elapsed:.0f} s  {self.text[:_PROGRESS_WIDTH]}"
+        encoding = (self.stream.encoding or "").lower().replace("-", "")
+        width = shutil.get_terminal_size().columns - 1
+        blocks = encoding == "utf8"
+        line = progress_line(elapsed, self.status, self.text, width, blocks=blocks)
         if elapsed >= _PROGRESS_AFTER_SECONDS and line != self.shown:
             show_line(self.stream, line)
             self.shown = line
@@ -147,12 +156,16 @@ class Background:
 
     def pages(self, cursor: Cursor) -> Iterator[Page]:
         """Yield the rows of a cursor, a page at a time."""
+        count = 0
         while page := self.call(cursor, lambda: cursor.fetchmany(PAGE_ROWS)):
             yield page
+            count += len(page)
+            self.progress.status, self.progress.text = None, rows_of(count)
 
-    def note(self, text: str) -> None:
-        """Set what the line of progress says."""
-        self.progress.text = text
+    def note(self, status: OperationStatus, line: str) -> None:
+        """Set what the line of progress says: of the server's answer and its newest log line."""
+        self.progress.status = status
+        self.progress.text = line or self.progress.text
 
 
 @contextmanager
@@ -219,7 +232,12 @@ def _run(
                 names, pages = edit(names, pages)
             if chosen is not None:
                 names, pages = _project(names, pages, chosen)
-            count = writer_of(display.format)(names, pages, display.out, display.header)
+            pager = "" if edit is not None else display.pager
+            try:
+                with paged(display.out, pager) as out:
+                    count = writer_of(display.format)(names, pages, out, display.header)
+            except PagerClosedError:
+                return
     display.count_rows(count, started)
 
 
@@ -241,10 +259,10 @@ def _follow(cursor: Cursor, note: Note) -> None:
     """Hand the lines of the statement's log on while it runs."""
     while True:
         asked = time.monotonic()
-        if cursor.poll().finished:
+        status = cursor.poll()
+        if status.finished:
             return
-        for line in cursor.fetch_logs():
-            note(line)
+        note(status, next(reversed(cursor.fetch_logs()), ""))
         # Some servers answer a poll immediately: do not flood them.
         time.sleep(max(0.0, _POLL_SECONDS - (time.monotonic() - asked)))
 

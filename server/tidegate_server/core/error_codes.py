@@ -667,6 +667,11 @@ class Code(Enum):
     JOB_CHANGES_UNWRITABLE = ErrorSpec(
         "0A000", "The changes of {source} cannot be written into {target}: {reason}.", "{hint}"
     )
+    JOB_INTERRUPTED = ErrorSpec(
+        "58000",
+        "The job was interrupted: {reason}.",
+        "Its last statement may have changed rows. Look at the table before you submit it again.",
+    )
     JOB_ENDED = ErrorSpec("58000", "A stream of the job ended without an error.", "")
     STATEMENT_SET = ErrorSpec("25000", "{reason}.", "{hint}")
     INVALID_CONNECTION = ErrorSpec("22023", "The connection {name} is invalid: {reason}.", "{hint}")

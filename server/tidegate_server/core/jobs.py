@@ -1,4 +1,6 @@
-"""Jobs: INSERTs over streams that run until they are stopped, as the store and the engine see them.
+"""Jobs: INSERTs that go on without their client, as the store and the engine see them.
+
+Those over streams run until they are stopped, those over tables run once.
 
 https://nightlies.apache.org/flink/flink-docs-stable/docs/dev/table/sql/job/
 """
@@ -16,12 +18,19 @@ JOB_INTERVAL_OPTION = "execution.checkpointing.interval"
 """How often a job commits what has arrived; Flink's name for it."""
 JOB_NAME_OPTION = "pipeline.name"
 """The name of the next job."""
+DML_SYNC_OPTION = "table.dml-sync"
+"""Whether statements that change rows wait for their end, or become jobs; Flink's name for it."""
+
+
+JOB_COLUMN = "job id"
+"""The column of the result of a statement that became jobs; as Flink's gateway names it."""
 
 
 class JobState(Enum):
     """Whether a job runs, and if not, why; the value is what SHOW JOBS shows."""
 
     RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
     FAILED = "FAILED"
     STOPPED = "STOPPED"
 
@@ -50,16 +59,26 @@ class Job:
     id: str
     name: str
     owner: str
-    inserts: tuple[JobInsert, ...]
+    inserts: tuple[JobInsert, ...] = ()
+    """Those over streams."""
+    statements: tuple[str, ...] = ()
+    """Those over tables, without secrets; a job has either of them."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Spark's settings of the session that submitted it."""
-    interval: float
-    """Seconds between commits."""
+    interval: float = 0.0
+    """Seconds between commits over streams."""
     state: JobState = JobState.RUNNING
     reason: str | None = None
     """Why it failed, or last failed and was started again."""
+    rows: int | None = None
+    """How many rows statements over tables have changed; None if that is not known."""
     created_at: datetime
     ended_at: datetime | None = None
+
+    @property
+    def runs_once(self) -> bool:
+        """Whether its statements are over tables, and so are never repeated."""
+        return bool(self.statements)
 
     @property
     def status(self) -> str:

@@ -34,6 +34,7 @@ from tidegate_server.core.messages.answers import (
     Refreshed,
     Rewritten,
     SettingsChecked,
+    StatementChecked,
     StreamFound,
     Surveyed,
     TableCreated,
@@ -52,8 +53,10 @@ from tidegate_server.core.messages.requests import (
     CheckCatalog,
     CheckExpressions,
     CheckSettings,
+    CheckStatement,
     CloseResult,
     CloseSession,
+    CopySession,
     CreateTable,
     DiscardHeld,
     DisownObject,
@@ -144,6 +147,7 @@ from tidegate_server.engine.session.file_changes import FileChanges
 from tidegate_server.engine.session.operations import Operation, Operations
 from tidegate_server.engine.session.sessions import Child, Sessions, apply_settings
 from tidegate_server.engine.session.settings import check_settings
+from tidegate_server.engine.statement.check import check_statement
 from tidegate_server.engine.statement.execute import execute
 from tidegate_server.engine.statement.guard import disown
 from tidegate_server.engine.statement.survey import survey
@@ -233,6 +237,10 @@ class Handlers:
         self._sessions.open(request.session_id, request.settings, request.schema, request.catalog)
         return Done()
 
+    def copy_session(self, request: CopySession) -> Done:
+        self._sessions.copy(request.session_id, request.copy_id)
+        return Done()
+
     def check_settings(self, request: CheckSettings) -> SettingsChecked:
         return check_settings(self._spark, request.settings)
 
@@ -274,6 +282,10 @@ class Handlers:
             found = survey(child, request)
         reached = self._directories.reached(found.accesses)
         return replace(found, accesses=(*found.accesses, *reached))
+
+    def check_statement(self, request: CheckStatement, operation: Operation) -> StatementChecked:
+        with self._sessions.using(request.session_id) as child:
+            return check_statement(child, request)
 
     # ---- definitions and their storage -----------------------------------------------------
 
@@ -549,6 +561,7 @@ HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
     Ping: Instant(Handlers.ping),
     InspectMemory: Control(Handlers.inspect_memory, urgent=True, counted=False),
     OpenSession: Control(Handlers.open_session),
+    CopySession: Control(Handlers.copy_session),
     CheckSettings: Control(Handlers.check_settings),
     CloseSession: Control(Handlers.close_session),
     Execute: Work(Handlers.execute, lambda request: str(request.operation_id)),
@@ -556,6 +569,7 @@ HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
     CloseResult: Control(Handlers.close_result),
     Analyze: Work(Handlers.analyze, _requested_operation_id),
     Survey: Work(Handlers.survey, _requested_operation_id),
+    CheckStatement: Work(Handlers.check_statement, lambda request: str(request.operation_id)),
     CreateTable: Work(Handlers.create_table),
     SetTableProperties: Control(Handlers.set_table_properties),
     EvolveTable: Work(Handlers.evolve_table),

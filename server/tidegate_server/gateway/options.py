@@ -17,7 +17,7 @@ from tidegate_server.core.config import (
     Config,
 )
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.jobs import JOB_INTERVAL_OPTION, JOB_NAME_OPTION
+from tidegate_server.core.jobs import DML_SYNC_OPTION, JOB_INTERVAL_OPTION, JOB_NAME_OPTION
 from tidegate_server.core.model.dialects import DIALECT_OPTION, SqlDialect, read_dialect
 from tidegate_server.core.model.freshness import Freshness, parse_duration
 from tidegate_server.core.model.table import ENFORCE_OPTION
@@ -514,6 +514,9 @@ OPTIONS: Mapping[str, Option] = {
     ),
     JOB_INTERVAL_OPTION: _option(read_duration, _SESSION, "How often a job commits."),
     JOB_NAME_OPTION: _option(_any_text, _SESSION, "The name of the next job."),
+    DML_SYNC_OPTION: _option(
+        _BOOLEAN, _SESSION, "Whether INSERT, UPDATE, DELETE and MERGE wait, or become jobs."
+    ),
     CONVERSION_KEY: _option(_BOOLEAN, _SERVER, "Whether CREATE OR ALTER converts plain tables."),
     MAX_CONCURRENT_OPTION: _option(_any_text, _SERVER, "How many refreshes run at once."),
     SCHEDULER_TYPE_OPTION: _option(_any_text, _SERVER, "The scheduler of refreshes."),

@@ -476,7 +476,7 @@ def test_set_changes_the_format_for_what_follows(
 ) -> None:
     server.answers["select 1"] = Answer(["a"], [(1,)])
     run(server, "-e", "!set format json\nselect 1; !set quiet on\n!set")
-    assert capsys.readouterr().out == '{"a": 1}\nformat json\nheader on\nquiet on\n'
+    assert capsys.readouterr().out == '{"a": 1}\nformat json\nheader on\nquiet on\npager off\n'
 
 
 def test_quit_leaves_a_script(server: FakeServer) -> None:

@@ -10,7 +10,18 @@ import pytest
 import tidegate
 from tests.driver.cli.fakes import Answer, FakeServer
 from tidegate.cli import main
-from tidegate.cli.projects.directory import ProjectError, read_directory
+from tidegate.cli.projects.directory import read_directory
+from tidegate.cli.projects.plan import (
+    Action,
+    Plan,
+    Step,
+    as_json,
+    as_markdown,
+    as_text,
+    changes_of,
+    estimate_of,
+)
+from tidegate.cli.projects.statements import ProjectError
 
 HEAD = "CREATE OR ALTER MATERIALIZED TABLE"
 HERE = "SELECT current_catalog(), current_schema()"
@@ -236,3 +247,44 @@ def test_a_file_with_another_statement_is_wrong_usage(
     write(project.folder, d="SELECT 1")
     assert project.run("plan") == 2
     assert "d.sql:1: expected CREATE OR ALTER" in capsys.readouterr().err
+
+
+def test_predictions_are_shown_and_make_no_other_plan() -> None:
+    names = [*CHANGES, "predicted_seconds", "affected_keys"]
+
+    def plan(*prediction: object) -> Plan:
+        row = ("REFRESH", None, "INCREMENTAL", "KEYS", "few keys", *prediction)
+        changes = changes_of(names, [row]) or ()
+        name = ("main", "sales", "a")
+        return Plan(
+            project="p",
+            steps=(
+                Step(name=name, action=Action.ALTER, changes=changes),
+                Step(name=name, action=Action.CREATE, estimate=str(prediction[0] or "")),
+            ),
+        )
+
+    known, unknown = plan(12.34, 1200), plan(None, None)
+    line = "the next refresh is INCREMENTAL (about 12 s, 1,200 keys): few keys"
+    assert line in as_text(known)
+    assert line in as_markdown(known)
+    assert "the first refresh computes all rows: 12.34" in as_text(known)
+    assert "the next refresh is INCREMENTAL: few keys" in as_text(unknown)
+    assert '"predicted_seconds": 12.34' in json.dumps(as_json(known))
+    assert known.fingerprint == unknown.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("text", "estimate"),
+    [
+        (
+            "Project, Statistics(sizeInBytes=3.2 MiB, rowCount=1.20E+5)\n",
+            "about 3.2 MiB, 120,000 rows",
+        ),
+        ("Scan, Statistics(sizeInBytes=12.0 B)", "about 12.0 B"),
+        ("Scan, Statistics(sizeInBytes=8.0 EiB)", ""),
+        ("== Physical Plan ==", ""),
+    ],
+)
+def test_what_spark_expects_is_read(text: str, estimate: str) -> None:
+    assert estimate_of(text) == estimate

@@ -27,6 +27,7 @@ from tidegate_server.core.messages.answers import (
     Planned,
     Progress,
     SettingsChecked,
+    StatementChecked,
     StreamFound,
     TableDefinitionFound,
     TableInfo,
@@ -36,10 +37,13 @@ from tidegate_server.core.messages.answers import (
 from tidegate_server.core.messages.requests import (
     Analyze,
     AnalyzeInsert,
+    Cancel,
     CheckSettings,
+    CheckStatement,
     ChunkTicket,
     CloseResult,
     CloseSession,
+    CopySession,
     EndJob,
     Execute,
     ExplainRefresh,
@@ -185,7 +189,11 @@ class FakeEngine:
                 return JobsInspected(jobs=self.jobs)
             case FindObject():
                 return ObjectFound()
+            case CheckStatement():
+                return StatementChecked(targets=("d.t",))
             case CloseResult() | OpenSession() | CloseSession() | SetObjectOwner():
+                return Done()
+            case CopySession() | Cancel():
                 return Done()
             case _:
                 raise AssertionError(f"unexpected {request}")

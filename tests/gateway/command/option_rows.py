@@ -269,6 +269,11 @@ ROWS: dict[str, Row] = {
     known.JOB_NAME_OPTION: server_row(
         "nightly", "gateway/command/test_jobs.py::test_options_are_those_of_the_session"
     ),
+    known.DML_SYNC_OPTION: server_row(
+        "FALSE",
+        "gateway/command/test_single_jobs.py::test_the_option_may_come_from_anywhere",
+        "soon",
+    ),
     known.CONVERSION_KEY: server_row(
         "TRUE",
         "gateway/command/test_convert.py::test_it_is_refused_unless_the_server_allows_it",

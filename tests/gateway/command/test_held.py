@@ -83,7 +83,7 @@ def test_changing_assertions_leaves_the_content_alone(asserting_world: World) ->
         before.definition.expectations,
     )
     again = CREATE.format("OR ALTER ", f", {ENOUGH.replace('HOLD', 'FAIL')}")
-    [(what, old, new, effect, _)] = asserting_world.rows(f"EXPLAIN {again}")
+    [(what, old, new, effect, *_)] = asserting_world.rows(f"EXPLAIN {again}")
     assert (what, old, effect) == ("ASSERTIONS", None, "NONE")
     assert str(new).endswith("FAIL")
     asserting_world.execute(again)
@@ -132,14 +132,14 @@ def test_explain_create_tells_what_its_refreshes_will_check(world: World) -> Non
 def test_explain_of_a_change_tells_what_the_refresh_that_follows_checks(held_world: World) -> None:
     rows = held_world.rows("EXPLAIN " + FROZEN.format("OR ALTER ", f", {ENOUGH}"))
     assert [row[0] for row in rows] == ["IMMUTABLE WHERE", "HELD", "REFRESH", *["CHECK"] * 4]
-    assert rows[1][3:] == (
+    assert rows[1][3:5] == (
         "VERSION_HELD",
         f"{WAITING.reason} What this refresh makes takes its place.",
     )
-    assert [row[3:] for row in rows[3:]] == CHECKS
+    assert [row[3:5] for row in rows[3:]] == CHECKS
     wider = wider_query(held_world)
     rows = held_world.rows(f"EXPLAIN {ALTER} AS {wider}")
-    assert [row[3:] for row in rows if row[0] == "CHECK"] == CHECKS[:3], rows
+    assert [row[3:5] for row in rows if row[0] == "CHECK"] == CHECKS[:3], rows
 
 
 # ---- a version that is held ------------------------------------------------------------------

@@ -12,7 +12,6 @@ from pathlib import Path
 import tidegate
 from tidegate.cli.arguments import Arguments, add_server, read_session
 from tidegate.cli.files import UnreadableFileError, read_script
-from tidegate.cli.projects.directory import ProjectError
 from tidegate.cli.projects.plan import Plan, Step, as_json, as_markdown, as_text
 from tidegate.cli.projects.server import (
     OPTION,
@@ -21,12 +20,15 @@ from tidegate.cli.projects.server import (
     read_fingerprint,
     steps_to_apply,
 )
+from tidegate.cli.projects.sources import Project, find_project
+from tidegate.cli.projects.statements import ProjectError
 from tidegate.cli.report import describe_error
 from tidegate.cli.run import Display, show_line
 from tidegate.cli.script import PreparationError, Workbench
 
 _PLAN_EXAMPLES = """\
 The directory has files *.sql, also in folders, with CREATE OR ALTER MATERIALIZED TABLE statements.
+It may also be a pipeline of Spark (spark-pipeline.yml) or a compiled dbt project (dbt_project.yml).
 The plan shows for each table whether it would be created (+), altered (~) with the effect of each
 change on its rows, rejected (!) with the reason, or dropped (-). It changes nothing.
 
@@ -64,7 +66,7 @@ class Command:
     """One command line of ``plan`` or ``apply``."""
 
     applies: bool
-    directory: str
+    source: Project
     project: str
     prune: bool
     analyze: bool
@@ -85,17 +87,29 @@ def parse_command(word: str, argv: Sequence[str]) -> tuple[Arguments, Command]:
     applies = word == "apply"
     parser = _parser(applies=applies)
     given = parser.parse_args(argv)
-    project = given.project or Path(given.directory).resolve().name
+    try:
+        source = find_project(given.directory)
+    except ProjectError as error:
+        parser.error(str(error))
+    project = given.project or source.name
+    owns = source.owns_tables or given.project is not None
+    if given.prune and not owns:
+        parser.error("--prune of a dbt project needs --project NAME")
     if applies and not (given.yes or given.plan or sys.stdin.isatty()):
         parser.error("standard input is not a terminal: add --yes, or --plan FILE")
     if given.connections < 1:
         parser.error("--connections needs at least 1")
     arguments = read_session(parser, given)
-    settings = (*arguments.target.settings, (OPTION, project))
-    arguments = replace(arguments, target=replace(arguments.target, settings=settings))
+    target = arguments.target
+    target = replace(
+        target,
+        settings=(*source.settings, *target.settings, *([(OPTION, project)] if owns else [])),
+        schema=target.schema or source.schema,
+    )
+    arguments = replace(arguments, target=target)
     return arguments, Command(
         applies=applies,
-        directory=given.directory,
+        source=source,
         project=project,
         prune=given.prune,
         analyze=given.analyze,
@@ -111,6 +125,8 @@ def parse_command(word: str, argv: Sequence[str]) -> tuple[Arguments, Command]:
 def run_command(bench: Workbench, command: Command) -> int:
     """Make the plan, apply it if that is the command, and return the exit status."""
     display = bench.display
+    for note in command.source.notes:
+        display.notice(f"[INFO] {note}")
     try:
         plan = _make_plan(bench, command)
         if command.applies:
@@ -141,7 +157,7 @@ def _make_plan(bench: Workbench, command: Command) -> Plan:
         return make_plan(
             bench.require(),
             lambda: bench.begin_session(options),
-            command.directory,
+            command.source,
             command.project,
             prune=command.prune,
             analyze=command.analyze,

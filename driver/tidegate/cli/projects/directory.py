@@ -10,18 +10,14 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from tidegate.cli.files import UnreadableFileError, read_script
+from tidegate.cli.projects.statements import HEAD, ProjectError, Statement
 from tidegate.cli.split import Part, split
 from tidegate.lexical import Token, name_of, significant_tokens
 
-_HEAD = ("CREATE", "OR", "ALTER", "MATERIALIZED", "TABLE")
 _READS = frozenset({"FROM", "JOIN"})
 
 FullName = tuple[str, str, str]
 """Catalog, schema and table, in lower case."""
-
-
-class ProjectError(Exception):
-    """The directory cannot be used; the message has the file and the line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,56 +37,65 @@ class Definition:
 
 
 def read_directory(directory: str, catalog: str, schema: str) -> tuple[Definition, ...]:
-    """Return the definitions in all files ``*.sql`` below a directory, each after what it reads.
+    """Return the definitions of a directory without a project file; raises ProjectError."""
+    return define(directory_statements(directory), catalog, schema)
 
-    :param catalog: of names without one, as the server's session has it.
-    :param schema: likewise.
-    :raises ProjectError: if a file has another statement, or two statements define one table or
-        read each other.
+
+def directory_statements(directory: str) -> Iterator[Statement]:
+    """Yield the statements in all files ``*.sql`` below a directory.
+
+    :raises ProjectError: if it is no directory, or a file cannot be read.
     """
     root = Path(directory)
     if not root.is_dir():
         raise ProjectError(f"{directory} is not a directory")
-    files = sorted(path for path in root.rglob("*.sql") if path.is_file())
+    for file in sorted(path for path in root.rglob("*.sql") if path.is_file()):
+        try:
+            text = read_script(str(file))
+        except UnreadableFileError as error:
+            raise ProjectError(str(error)) from error
+        for part in split(text):
+            if part.sql:
+                yield Statement(file=str(file.relative_to(root)), part=part)
+
+
+def define(statements: Iterable[Statement], catalog: str, schema: str) -> tuple[Definition, ...]:
+    """Return the definitions in statements, each after what it reads.
+
+    :param catalog: of names without one, as the server's session has it.
+    :param schema: likewise.
+    :raises ProjectError: if there is another statement, or two statements define one table or
+        read each other.
+    """
     found: dict[FullName, Definition] = {}
     names: dict[FullName, list[_Chain]] = {}
-    for file in files:
-        shown = str(file.relative_to(root))
-        for definition, chains in _definitions(file, shown, catalog, schema):
-            names[definition.name] = chains
-            other = found.setdefault(definition.name, definition)
-            if other is not definition:
-                raise ProjectError(
-                    f"{definition.place}: {'.'.join(definition.name)} is defined in "
-                    f"{other.place}, too"
-                )
+    for statement in statements:
+        definition, chains = _definition(statement, catalog, schema)
+        names[definition.name] = chains
+        other = found.setdefault(definition.name, definition)
+        if other is not definition:
+            raise ProjectError(
+                f"{definition.place}: {'.'.join(definition.name)} is defined in {other.place}, too"
+            )
     return _in_order(found, names, catalog, schema)
 
 
-def _definitions(
-    path: Path, shown: str, catalog: str, schema: str
-) -> Iterator[tuple[Definition, list[_Chain]]]:
-    """Yield the definitions of a file, each with the names in it."""
-    try:
-        text = read_script(str(path))
-    except UnreadableFileError as error:
-        raise ProjectError(str(error)) from error
-    for part in split(text):
-        if not part.sql:
-            continue
-        tokens = list(significant_tokens(part.sql))
-        if tuple(token.text.upper() for token in tokens[: len(_HEAD)]) != _HEAD:
-            raise ProjectError(
-                f"{shown}:{part.line}: expected CREATE OR ALTER MATERIALIZED TABLE, the only "
-                "statement of such a directory"
-            )
-        rest = tokens[len(_HEAD) :]
-        chains = list(_chains(rest))
-        named = bool(rest) and name_of(rest[0]) is not None
-        name = _full_name(chains[0].parts, catalog, schema) if named else None
-        if name is None:
-            raise ProjectError(f"{shown}:{part.line}: expected the name of a table")
-        yield Definition(file=shown, part=part, name=name), chains
+def _definition(statement: Statement, catalog: str, schema: str) -> tuple[Definition, list[_Chain]]:
+    """Return the definition that a statement is, with the names in it."""
+    part, place = statement.part, f"{statement.file}:{statement.part.line}"
+    tokens = list(significant_tokens(part.sql))
+    if tuple(token.text.upper() for token in tokens[: len(HEAD)]) != HEAD:
+        raise ProjectError(
+            f"{place}: expected CREATE OR ALTER MATERIALIZED TABLE, the only statement of such a "
+            "directory"
+        )
+    rest = tokens[len(HEAD) :]
+    chains = list(_chains(rest))
+    named = bool(rest) and name_of(rest[0]) is not None
+    name = _full_name(chains[0].parts, catalog, schema) if named else None
+    if name is None:
+        raise ProjectError(f"{place}: expected the name of a table")
+    return Definition(file=statement.file, part=part, name=name), chains
 
 
 @dataclass(frozen=True, slots=True)

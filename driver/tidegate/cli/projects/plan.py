@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 
 from tidegate.cli.projects.directory import Definition, FullName
@@ -24,6 +25,10 @@ class Action(Enum):
     LEAVE = "left, although the directory does not define it any more"
 
 
+_STATISTICS = re.compile(
+    r"Statistics\(sizeInBytes=(?P<size>[\d.]+) (?P<unit>[KMGTPE]?i?B)"
+    r"(?:, rowCount=(?P<rows>[\d.E+]+))?"
+)
 _MARKS = {
     Action.CREATE: "+",
     Action.ALTER: "~",
@@ -43,6 +48,10 @@ class Change:
     after: str | None
     effect: str
     reason: str
+    predicted_seconds: float | None = None
+    """How long the refresh that follows is expected to take."""
+    affected_keys: int | None = None
+    """How many keys it is expected to compute again, if not all rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +63,8 @@ class Step:
     definition: Definition | None = None
     """None for a table that the directory no longer defines."""
     changes: tuple[Change, ...] = ()
+    estimate: str = ""
+    """What Spark expects the query of a new table to return."""
     problem: str = ""
     """Why the definition is rejected."""
     readers: tuple[str, ...] = ()
@@ -84,8 +95,18 @@ class Plan:
 
     @property
     def fingerprint(self) -> str:
-        """A digest that differs if the definitions, or the server's tables, differ."""
-        return hashlib.sha256(json.dumps(as_json(self), sort_keys=True).encode()).hexdigest()
+        """A digest that differs if the definitions, or the server's tables, differ.
+
+        What the server expects of refreshes is left out, since it differs each time.
+        """
+        steps = tuple(map(_without_predictions, self.steps))
+        text = json.dumps(as_json(replace(self, steps=steps)), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _without_predictions(step: Step) -> Step:
+    changes = (replace(each, predicted_seconds=None, affected_keys=None) for each in step.changes)
+    return replace(step, changes=tuple(changes), estimate="")
 
 
 def as_json(plan: Plan) -> dict[str, object]:
@@ -100,6 +121,7 @@ def as_json(plan: Plan) -> dict[str, object]:
                 "place": step.definition.place if step.definition else None,
                 "statement": step.definition.part.sql if step.definition else None,
                 "changes": list(map(asdict, step.changes)),
+                "estimate": step.estimate or None,
                 "problem": step.problem or None,
                 "readers": list(step.readers),
             }
@@ -139,6 +161,8 @@ def summary(plan: Plan) -> str:
 def _details(step: Step) -> Iterator[str]:
     if step.problem:
         yield from step.problem.splitlines()
+    if step.estimate:
+        yield f"the first refresh computes all rows: {step.estimate}"
     for change in step.changes:
         yield _describe(change)
     if step.readers:
@@ -149,7 +173,7 @@ def _describe(change: Change) -> str:
     because = f": {change.reason}" if change.reason else ""
     match change:
         case Change(object="REFRESH"):
-            return f"the next refresh is {change.after}{because}"
+            return f"the next refresh is {change.after}{_prediction(change)}{because}"
         case Change(object="QUERY"):
             what = "QUERY changed"
         case Change(before=None, after=None):
@@ -161,6 +185,29 @@ def _describe(change: Change) -> str:
         case _:
             what = f"{change.object} changed from {change.before} to {change.after}"
     return f"{what} [{change.effect}]{because}"
+
+
+def _prediction(change: Change) -> str:
+    """Return what the server expects of a refresh, in brackets; empty if it expects nothing."""
+    parts = []
+    if change.predicted_seconds is not None:
+        parts.append(f"about {change.predicted_seconds:.2g} s")
+    if change.affected_keys is not None:
+        parts.append(f"{change.affected_keys:,} keys")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def estimate_of(plan: str) -> str:
+    """Return the size of a query's result in the text of EXPLAIN COST; empty if Spark has none.
+
+    Spark estimates each operator; the first one is the query itself. For what it knows nothing of,
+    it estimates exbibytes.
+    """
+    found = _STATISTICS.search(plan)
+    if found is None or found["unit"] in ("PiB", "EiB"):
+        return ""
+    rows = f", {float(found['rows']):,.0f} rows" if found["rows"] else ""
+    return f"about {found['size']} {found['unit']}{rows}"
 
 
 def _count(number: int) -> str:
@@ -179,7 +226,17 @@ def changes_of(names: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[
     def text(value: object) -> str | None:
         return None if value is None else str(value)
 
-    return tuple(
-        Change(str(row[0]), text(row[1]), text(row[2]), str(row[3]), text(row[4]) or "")
-        for row in rows
-    )
+    def change(row: Sequence[object]) -> Change:
+        values = dict(zip(names, row, strict=True))
+        seconds, keys = text(values.get("predicted_seconds")), text(values.get("affected_keys"))
+        return Change(
+            object=str(values["object"]),
+            before=text(values["before"]),
+            after=text(values["after"]),
+            effect=str(values["effect"]),
+            reason=text(values["reason"]) or "",
+            predicted_seconds=None if seconds is None else float(seconds),
+            affected_keys=None if keys is None else int(keys),
+        )
+
+    return tuple(map(change, rows))

@@ -10,8 +10,9 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 
 import tidegate
-from tidegate.cli.projects.directory import Definition, FullName, read_directory
-from tidegate.cli.projects.plan import Action, Plan, Step, changes_of
+from tidegate.cli.projects.directory import Definition, FullName, define
+from tidegate.cli.projects.plan import Action, Plan, Step, changes_of, estimate_of
+from tidegate.cli.projects.sources import Project
 from tidegate.cli.report import describe_error
 from tidegate.connection import Connection
 from tidegate.cursor import Cursor
@@ -35,7 +36,7 @@ Progress = Callable[[str], None]
 def make_plan(
     connection: Connection,
     connect: Connect,
-    directory: str,
+    source: Project,
     project: str,
     *,
     prune: bool,
@@ -58,8 +59,8 @@ def make_plan(
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_catalog(), current_schema()")
         [(catalog, schema)] = cursor.fetchall()
-        definitions = read_directory(directory, str(catalog), str(schema))
-        word = "EXPLAIN EXTENDED" if analyze else "EXPLAIN"
+        definitions = define(source.statements(), str(catalog), str(schema))
+        word = "EXPLAIN COST" if analyze else "EXPLAIN"
         compared = _compare_all(connect, definitions, word, connections, say)
         cursor.execute(_TABLES)
         owners = {(str(a), str(b), str(c)): owner for a, b, c, owner in cursor.fetchall()}
@@ -129,14 +130,16 @@ def _compare(cursor: Cursor, definition: Definition, word: str) -> Step:
     try:
         cursor.execute(part.sql)
         columns = [str(column[0]) for column in cursor.description or ()]
-        changes = changes_of(columns, cursor.fetchall())
+        rows = cursor.fetchall()
+        changes = changes_of(columns, rows)
     except tidegate.OperationalError:
         raise
     except tidegate.Error as error:
         problem = describe_error(error, part, definition.file)
         return Step(name=name, action=Action.REJECT, definition=definition, problem=problem)
     if changes is None:
-        return Step(name=name, action=Action.CREATE, definition=definition)
+        estimate = estimate_of("\n".join(str(row[0]) for row in rows))
+        return Step(name=name, action=Action.CREATE, definition=definition, estimate=estimate)
     rejected = next((change for change in changes if change.effect == "REJECTED"), None)
     if rejected is not None:
         problem = f"{definition.place}: {rejected.reason}"

@@ -459,6 +459,13 @@ class TableDefinitionFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StatementChecked:
+    """The full names of the tables whose rows a statement changes, as they are shown."""
+
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamFound:
     """Whether a query reads a stream."""
 
@@ -511,6 +518,7 @@ Answer = (
     | CatalogInspected
     | FunctionList
     | InsertAnalyzed
+    | StatementChecked
     | StreamFound
     | TableDefinitionFound
     | JobsInspected

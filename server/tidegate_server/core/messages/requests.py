@@ -30,6 +30,7 @@ from tidegate_server.core.messages.answers import (
     Refreshed,
     Rewritten,
     SettingsChecked,
+    StatementChecked,
     StreamFound,
     Surveyed,
     TableCreated,
@@ -123,6 +124,15 @@ class OpenSession(Request[Done]):
     schema: str | None = None
     """Of one or several parts, with dots between them."""
     catalog: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopySession(Request[Done]):
+    """Create a child SparkSession with the settings, names and temporary objects of another."""
+
+    session_id: str
+    """The one to copy."""
+    copy_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +254,18 @@ class Survey(Request[Surveyed]):
     user: str = ""
     features: Features | None = None
     """What the user may use beyond tables; None to leave out the accesses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckStatement(Request[StatementChecked]):
+    """Check a statement that changes rows, without running it; it raises as Execute does."""
+
+    session_id: str
+    operation_id: str
+    sql: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
+    admission: Admission | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ _TIME_ZONE = re.compile(r"\bSET\s+TIME\s+ZONE\b|\bspark\.sql\.session\.timeZone\
 _INSERT = re.compile(r"\bINSERT\b", re.IGNORECASE)
 _VERB = re.compile(r"[A-Z]{1,20}")
 """Not a literal, which could contain anything."""
+_CHANGES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
 _AROUND_OTHERS = frozenset({"BEGIN", "CALL", "EXECUTE"})
 _ROWS = frozenset(
     {"SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE", "(", "SHOW", "DESCRIBE", "DESC"}
@@ -50,8 +51,10 @@ def facts_of(text: str, head: Sequence[Token]) -> StatementFacts:
     """
     first = Cursor("", head).spelling()
     runs_others = first in _AROUND_OTHERS
+    inserts = _inserts(text, first)
     return StatementFacts(
-        returns_rows=first in _ROWS and not _inserts(text, first),
+        returns_rows=first in _ROWS and not inserts,
+        changes_rows=first in _CHANGES or inserts,
         may_read_rows=_may_read_rows(Cursor("", head)),
         verb=first if _VERB.fullmatch(first) else "",
         runs_others=runs_others,

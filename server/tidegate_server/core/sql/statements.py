@@ -531,6 +531,8 @@ class StatementFacts:
     """Whether Spark answers it with rows."""
     may_read_rows: bool
     """Whether running it may read rows of tables."""
+    changes_rows: bool = False
+    """Whether it inserts, updates or deletes rows of tables that exist."""
     verb: str = ""
     """Its first word, in capitals; empty if it does not begin with a keyword's letters."""
     runs_others: bool = False

@@ -67,6 +67,29 @@ def restore_session(session: SparkSession, known: DormantSession) -> None:
         manager.setCurrentNamespace(string_array(session, known.namespace))
 
 
+def copy_session(session: SparkSession) -> SparkSession:
+    """Return a new session with the settings, names and temporary objects of another one."""
+    owner: Any = session._jsparkSession
+    copy = SparkSession(session.sparkContext, owner.cloneSession())
+    before, after = _state(session).catalogManager(), _state(copy).catalogManager()
+    catalog = str(before.currentCatalog().name())
+    if str(after.currentCatalog().name()) != catalog:
+        after.setCurrentCatalog(catalog)
+    namespace = tuple(before.currentNamespace())
+    if tuple(after.currentNamespace()) != namespace:
+        after.setCurrentNamespace(string_array(session, namespace))
+    _variables(after).addAll(_variables(before))  # Spark leaves them out
+    return copy
+
+
+def _variables(manager: Any) -> Any:
+    """Return the map of a session's variables, which Spark keeps private."""
+    variables = manager.tempVariableManager()
+    known = variables.getClass().getDeclaredField("variables")
+    known.setAccessible(True)
+    return known.get(variables)
+
+
 def _state(session: SparkSession) -> Any:
     owner: Any = session._jsparkSession
     return owner.sessionState()

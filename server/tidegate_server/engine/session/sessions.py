@@ -24,6 +24,7 @@ from tidegate_server.core.model.names import (
 from tidegate_server.engine.session.dormant import (
     DormantSession,
     capture_session,
+    copy_session,
     has_temporary,
     restore_session,
 )
@@ -181,6 +182,16 @@ class Sessions:
             eldest = self._give_back(session_id, known)
             if eldest is not None:
                 self._put_to_sleep(eldest)
+
+    def copy(self, session_id: str, copy_id: str) -> None:
+        """Create a session with the settings, names and temporary objects of another one.
+
+        :raises ServerError: INVALID_SESSION_HANDLE if that was never opened or is closed.
+        """
+        with self.using(session_id) as child:
+            copy = Child(copy_session(child.spark))
+        with self._lock:
+            self._known[copy_id] = _OpenSession(child=copy)
 
     def close(self, session_id: str) -> None:
         """Forget a session; an unknown one is harmless."""

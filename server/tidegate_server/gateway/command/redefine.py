@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import Analysis
@@ -13,7 +16,7 @@ from tidegate_server.core.model.result import Result, RowsResult, nothing
 from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import Definition, Dropping, MaterializedTable, Swapping
-from tidegate_server.core.model.types import Schema, text_schema
+from tidegate_server.core.model.types import Column, Schema, text_schema
 from tidegate_server.core.refresh.request import RefreshRequest
 from tidegate_server.core.sql.statements import AlterAsQuery, CreateMaterializedTable, Name
 from tidegate_server.gateway.command.lifecycle import wrong_state
@@ -56,7 +59,15 @@ from tidegate_server.gateway.spark_session import ensure_session
 
 log = logging.getLogger(__name__)
 
-_CHANGES = text_schema("object", "before", "after", "effect", "reason")
+_TEXTS = text_schema("object", "before", "after", "effect", "reason")
+_CHANGES = Schema(
+    (
+        *_TEXTS,
+        Column(name="predicted_seconds", type="double"),
+        Column(name="affected_keys", type="bigint"),
+    )
+)
+_TYPES = (*(pa.string() for _ in _TEXTS), pa.float64(), pa.int64())
 
 
 def alterable(name: Name, context: Context) -> MaterializedTable:
@@ -123,7 +134,7 @@ def explain_create_or_alter(
     if not analyzed and context.setting(PROJECT_KEY) is not None:
         refuse_half_done(existing, "ALTER")
         if is_unchanged(statement, ready(existing), context):
-            return RowsResult(_CHANGES, [])
+            return RowsResult(_CHANGES, [], types=_TYPES)
     return explain_evolution(_whole_evolution(statement, existing, text, context), context)
 
 
@@ -261,19 +272,19 @@ def explain_evolution(found: Evolution, context: Context) -> Result:
         rows += map(_change_row, held_rows(found.before))
         rows.append(_refresh_row(found, context))
         rows += map(_change_row, check_rows(found.after))
-    return RowsResult(_CHANGES, rows)
+    return RowsResult(_CHANGES, rows, types=_TYPES)
 
 
-def _row(change: Change) -> tuple[str | None, ...]:
+def _row(change: Change) -> tuple[Any, ...]:
     reason = change.problem.headline if change.problem is not None else ""
-    return change.object, change.before, change.after, change.effect.value, reason
+    return change.object, change.before, change.after, change.effect.value, reason, None, None
 
 
-def _change_row(row: PlanRow) -> tuple[str | None, ...]:
-    return row.decision, None, None, row.reason_code, row.reason_text
+def _change_row(row: PlanRow) -> tuple[Any, ...]:
+    return row.decision, None, None, row.reason_code, row.reason_text, None, None
 
 
-def _refresh_row(found: Evolution, context: Context) -> tuple[str | None, ...]:
+def _refresh_row(found: Evolution, context: Context) -> tuple[Any, ...]:
     """Return the plan of a refresh with the new definition."""
     table = found.after
     request = RefreshRequest(
@@ -292,4 +303,5 @@ def _refresh_row(found: Evolution, context: Context) -> tuple[str | None, ...]:
     )
     answer = context.services.engine.call(ExplainRefresh(order=order, task=request.recompute))
     plan = answer.plan
-    return "REFRESH", None, plan.strategy.value, plan.reason_code, plan.reason_text
+    change = (None, plan.strategy.value, plan.reason_code, plan.reason_text)
+    return "REFRESH", *change, plan.predicted_seconds, plan.affected_keys

@@ -10,7 +10,6 @@ from typing import Any
 from tidegate_server.core.messages.requests import InlinedTable, PinnedVersions
 from tidegate_server.core.model.access import ObjectKind
 from tidegate_server.core.model.result import Result
-from tidegate_server.core.model.result import nothing as nothing_returned
 from tidegate_server.core.sql import privilege_statements as ps
 from tidegate_server.core.sql import statements as st
 from tidegate_server.core.sql.catalogs import statements as cs
@@ -51,7 +50,7 @@ from tidegate_server.gateway.command.catalogs import define
 from tidegate_server.gateway.command.catalogs import show as catalogs
 from tidegate_server.gateway.command.external import connections, like, locations
 from tidegate_server.gateway.command.external import objects as external
-from tidegate_server.gateway.command.jobs import listing, statement_sets
+from tidegate_server.gateway.command.jobs import listing, single, statement_sets
 from tidegate_server.gateway.command.privileges import grant, owner, roles
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
@@ -106,8 +105,12 @@ def _by_first_words(statement: st.SparkStatement) -> bool:
 
 
 def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Result:
-    if statement.facts.verb == "INSERT" and statement_sets.take(statement, context):
-        return nothing_returned()
+    if statement.facts.verb == "INSERT":
+        taken = statement_sets.take(statement, context)
+        if taken is not None:
+            return taken
+    if statement.facts.changes_rows and not single.waits(context):
+        return single.submitted(single.submit([statement], context, _run_now))
     return _run_now(statement, context)
 
 

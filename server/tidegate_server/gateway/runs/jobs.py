@@ -1,4 +1,4 @@
-"""Keeps jobs running: starts them in each new engine, and again after they failed."""
+"""Keeps jobs over streams running: starts them in each new engine, and again after failures."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from tidegate_server.core.messages.requests import EndJob, InspectJobs, StartJob
 from tidegate_server.core.model.access import Admission
 from tidegate_server.core.model.clock import Clock
 from tidegate_server.gateway.link.client import ABSENCE, Engine
+from tidegate_server.gateway.runs.job_leases import JobLeases
+from tidegate_server.gateway.runs.single_jobs import SingleJobs
 from tidegate_server.gateway.scheduler.base import Ledger
 from tidegate_server.gateway.store.jobs import JobStore
 
@@ -36,8 +38,6 @@ _FINAL: Final = frozenset(
     )
 )
 """Errors that do not go away by themselves."""
-_LEASE: Final = "job/"
-"""Prefix of a job's id in the key of its lease."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class _Failures:
 
 
 class JobKeeper:
-    """Starts and stops jobs; the store says which are to run.
+    """Starts and stops jobs; the store says which of those over streams are to run.
 
     On a shared store each job runs in the engine of the server that has its lease.
     """
@@ -74,22 +74,19 @@ class JobKeeper:
         are those of users, which run only if they are used. Ended jobs are kept for ``kept_days``.
         """
         self.store = store
-        self._ledger = ledger
+        self._leases = JobLeases(ledger, clock, server_id, lease_seconds, shared=shared)
+        self.single = SingleJobs(store, self._leases, engine_of, clock)
+        """Those over tables."""
         self._engine_of = engine_of
         self._admit = admit
         self._clock = clock
-        self._server_id = server_id
-        self._lease_seconds = lease_seconds
         self._kept = timedelta(days=kept_days)
         self._forgot_at: datetime | None = None
-        self._shared = shared
         self._starts_engines = starts_engines
         self._lock = threading.Lock()
         self._owners: dict[str, str] = {}
         """The owners of the jobs that were started here."""
         self._failures: dict[str, _Failures] = {}
-        self._renewed: dict[str, datetime] = {}
-        """When the lease of each job that runs here was last renewed."""
 
     def submit(self, job: Job) -> None:
         """Start a job and keep it running.
@@ -100,7 +97,7 @@ class JobKeeper:
             request = self._request(job)
             self._engine_of(job.owner).call(request)
             try:
-                self._has_lease(job)
+                self._leases.hold(job.id)
                 self.store.add(job)
             except Exception:
                 self._engine_of(job.owner).call(EndJob(job_id=job.id))
@@ -110,6 +107,8 @@ class JobKeeper:
 
     def stop(self, job: Job) -> bool:
         """Stop a job for good; False if it has ended before."""
+        if job.runs_once:
+            return self.single.stop(job)
         with self._lock:  # so that no check starts it again
             stopped = self.store.end(job.id, JobState.STOPPED, None, self._clock.now())
             self._end(job.id, job.owner)
@@ -125,8 +124,9 @@ class JobKeeper:
         if self._forgot_at is None or now - self._forgot_at > _FORGET_EVERY:
             self.store.forget(now - self._kept)
             self._forgot_at = now
+        self.single.check()
         with self._lock:
-            jobs = self.store.running()
+            jobs = [job for job in self.store.running() if not job.runs_once]
             self._stop_others({job.id for job in jobs})
             for owner in {job.owner for job in jobs}:
                 engine = self._engine_of(owner)
@@ -205,24 +205,12 @@ class JobKeeper:
                 raise
         self._owners.pop(job_id, None)
         self._failures.pop(job_id, None)
-        if self._renewed.pop(job_id, None) is not None:
-            self._ledger.release(_LEASE + job_id, self._server_id)
+        self._leases.release(job_id)
 
     def _has_lease(self, job: Job) -> bool:
         """Take or renew the lease of a job; False if another server runs it."""
-        if not self._shared:
-            return True
-        now, key = self._clock.now(), _LEASE + job.id
-        renewed = self._renewed.get(job.id)
-        if renewed is not None and now - renewed < timedelta(seconds=self._lease_seconds / 3):
-            return True
-        if renewed is not None:
-            mine = self._ledger.extend(key, self._server_id, now, self._lease_seconds)
-        else:
-            mine = self._ledger.claim(key, self._server_id, now, self._lease_seconds) is not None
-        if mine:
-            self._renewed[job.id] = now
-        elif renewed is not None:
-            del self._renewed[job.id]
+        held = self._leases.held(job.id)
+        mine = self._leases.hold(job.id)
+        if held and not mine:
             self._end(job.id, job.owner)
         return mine

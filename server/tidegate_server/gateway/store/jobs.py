@@ -37,6 +37,10 @@ class JobStore(Protocol):
         """Record the end of a running job; False if it has ended before."""
         ...
 
+    def finish(self, job_id: str, rows: int | None, reason: str | None, now: datetime) -> None:
+        """Record that a job has done its work, even if it was to end before."""
+        ...
+
     def forget(self, before: datetime) -> None:
         """Delete the jobs that ended before a moment."""
         ...
@@ -72,6 +76,16 @@ class MemoryJobs:
                 return False
             self._jobs[job_id] = replace(job, state=state, reason=reason, ended_at=now)
             return True
+
+    def finish(self, job_id: str, rows: int | None, reason: str | None, now: datetime) -> None:
+        with self._lock:
+            self._jobs[job_id] = replace(
+                self._jobs[job_id],
+                state=JobState.FINISHED,
+                rows=rows,
+                reason=reason,
+                ended_at=now,
+            )
 
     def forget(self, before: datetime) -> None:
         with self._lock:
@@ -113,6 +127,15 @@ class SqlJobs:
         with self._database.begin() as connection:
             return connection.execute(ended).rowcount == 1
 
+    def finish(self, job_id: str, rows: int | None, reason: str | None, now: datetime) -> None:
+        finished = (
+            update(j)
+            .where(j.c.id == job_id)
+            .values(state=JobState.FINISHED.value, rows=rows, reason=reason, ended_at=now)
+        )
+        with self._database.begin() as connection:
+            connection.execute(finished)
+
     def forget(self, before: datetime) -> None:
         with self._database.begin() as connection:
             connection.execute(delete(j).where(j.c.ended_at < before))
@@ -123,4 +146,5 @@ def _row(job: Job) -> dict[str, Any]:
 
 
 def _read(row: Row[Any]) -> Job:
-    return Job(**{**row._mapping, "state": JobState(row.state)})
+    changed = {"state": JobState(row.state), "statements": row.statements or ()}
+    return Job(**{**row._mapping, **changed})

@@ -248,6 +248,11 @@ def add_execution_target(connection: Connection) -> None:
     add_columns(connection, refresh_runs, ("execution_target",))
 
 
+def add_statements_of_jobs(connection: Connection) -> None:
+    """Add the columns of jobs over tables."""
+    add_columns(connection, jobs, ("statements", "rows"))
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     create_tables,
     add_definition_columns,
@@ -270,6 +275,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     allow_catalogs,
     add_jobs,
     add_execution_target,
+    add_statements_of_jobs,
 )
 
 

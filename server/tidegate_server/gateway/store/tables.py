@@ -371,10 +371,12 @@ jobs = Table(
     Column("name", _NAME, nullable=False),
     Column("owner", _NAME, nullable=False),
     Column("inserts", Json(tuple[JobInsert, ...]), nullable=False),
+    Column("statements", Json(tuple[str, ...])),
     Column("settings", Json(dict[str, str]), nullable=False),
     Column("interval", Float, nullable=False),
     Column("state", _WORD, nullable=False),
     Column("reason", Text),
+    Column("rows", BigInteger),
     Column("created_at", UtcTimestamp, nullable=False),
     Column("ended_at", UtcTimestamp),
 )

@@ -62,3 +62,13 @@ def test_its_messages_are_rows_that_fit_on_a_screen() -> None:
     assert (first, lines[-1]) == ("OK", "Note: n")
     assert " ".join(lines[:-1]).split() == ["Warning:", *["ice"] * 40]
     assert max(map(len, lines)) <= 100
+
+
+def test_the_id_of_a_job_has_flinks_form() -> None:
+    id = "3b817a5e-6509-4dd7-bd53-75af329da6db"
+    found = shape_of(
+        text_schema("job id"), "INSERT", has_rows=True, messages=("Note: n",), job_ids=[id]
+    )
+    assert (found.is_query, found.kind, found.job_id) == (False, WITH_CONTENT, id.replace("-", ""))
+    assert found.rows is not None
+    assert found.rows.to_pydict() == {"job id": [id.replace("-", "")]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.jobs import Job, JobState
 from tidegate_server.core.model.names import visible_name
@@ -38,8 +40,10 @@ def describe(statement: DescribeJob, context: Context) -> Result:
         ("start time", job.created_at.isoformat()),
         ("end time", None if job.ended_at is None else job.ended_at.isoformat()),
         ("message", job.reason),
-        ("interval", f"{job.interval:g} s"),
     ]
+    if job.runs_once:
+        return RowsResult(text_schema("name", "value"), [*rows, *_once(job, context)])
+    rows.append(("interval", f"{job.interval:g} s"))
     if job.state is JobState.RUNNING and (progress := keeper(context).progress_of(job)):
         rows.append(("commits since its last start", str(progress.commits)))
     for insert in job.inserts:
@@ -59,9 +63,20 @@ def stop(statement: StopJob, context: Context) -> Result:
     return nothing()
 
 
+def _once(job: Job, context: Context) -> Iterator[tuple[str, str | None]]:
+    """Yield what is known of a job over tables."""
+    if job.rows is not None:
+        yield ("rows", str(job.rows))
+    progress = keeper(context).single.progress_of(job)
+    if job.state is JobState.RUNNING and progress is not None:
+        yield ("tasks", f"{progress.tasks_done} of {progress.tasks_total}")
+    for number, text in enumerate(job.statements, 1):
+        yield (f"statement {number}", text)
+
+
 def _find(job_id: str, context: Context) -> Job:
     for job in _visible(context):
-        if job.id == job_id.lower():
+        if job.id.replace("-", "") == job_id.lower().replace("-", ""):  # Flink's have no hyphens
             return job
     raise error(Code.JOB_NOT_FOUND, job=job_id)
 

@@ -18,6 +18,7 @@ from tidegate_server.core.sql.parse import parse
 from tidegate_server.core.sql.statements import SparkStatement, Statement
 from tidegate_server.gateway.authorization.admission import admitting, judge_definition
 from tidegate_server.gateway.authorization.features import allowed_features
+from tidegate_server.gateway.command.jobs import single
 from tidegate_server.gateway.command.jobs.listing import keeper
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
@@ -66,6 +67,8 @@ def begin(statement: BeginStatementSet, context: Context, run_now: RunNow) -> Re
 def end(context: Context, run_now: RunNow) -> Result:
     """Run the INSERTs of the open statement set: those over streams as one job, the others now.
 
+    If statements do not wait, the others become a job, too.
+
     :raises ServerError: STATEMENT_SET if none is open; any error of an INSERT.
     """
     inserts, context.session.statement_set = context.session.statement_set, None
@@ -73,18 +76,23 @@ def end(context: Context, run_now: RunNow) -> Result:
         raise error(Code.STATEMENT_SET, reason="No statement set is open", hint=_HOW)
     if not inserts:
         raise error(Code.STATEMENT_SET, reason="The statement set contains no INSERT", hint=_HOW)
-    for each in inserts:
-        if isinstance(each, SparkStatement):
+    plain = [each for each in inserts if isinstance(each, SparkStatement)]
+    streams = [each for each in inserts if isinstance(each, JobInsert)]
+    jobs = []
+    if single.waits(context):
+        for each in plain:
             run_now(each, context).close()
-    if streams := [each for each in inserts if isinstance(each, JobInsert)]:
-        _submit(streams, context)
-    return nothing()
+    elif plain:
+        jobs.append(single.submit(plain, context, run_now))
+    if streams:
+        jobs.append(_submit(streams, context))
+    return single.submitted(*jobs) if jobs else nothing()
 
 
-def take(statement: SparkStatement, context: Context) -> bool:
+def take(statement: SparkStatement, context: Context) -> Result | None:
     """Make an INSERT over a stream a job, and add any INSERT to the open statement set.
 
-    :return: False if the statement is to run now.
+    :return: its result; None if the statement is to run now.
     :raises ServerError: why the INSERT cannot become a job.
     """
     insert = statement.facts.insert
@@ -92,11 +100,8 @@ def take(statement: SparkStatement, context: Context) -> bool:
     pending = context.session.statement_set
     if pending is not None:
         pending.append(stream or statement)
-        return True
-    if stream is None:
-        return False
-    _submit([stream], context)
-    return True
+        return nothing()
+    return None if stream is None else single.submitted(_submit([stream], context))
 
 
 def _analyze(insert: Insert, context: Context) -> JobInsert | None:
@@ -139,8 +144,8 @@ def _analyze(insert: Insert, context: Context) -> JobInsert | None:
     )
 
 
-def _submit(inserts: Sequence[JobInsert], context: Context) -> None:
-    """Start a job; its id is a message of the statement.
+def _submit(inserts: Sequence[JobInsert], context: Context) -> str:
+    """Start a job; return its id.
 
     :raises ServerError: ACCESS_DENIED or why it cannot be started.
     """
@@ -165,3 +170,4 @@ def _submit(inserts: Sequence[JobInsert], context: Context) -> None:
     with admitting(context):
         keeper(context).submit(job)
     context.note(f"Job {job.id} writes into {targets} until STOP JOB '{job.id}'.")
+    return job.id

@@ -17,8 +17,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidegate_server.core.errors import Code, error
+from tidegate_server.core.jobs import JOB_COLUMN
 from tidegate_server.core.log_context import bind_log_context
 from tidegate_server.core.model.names import DEFAULT_CATALOG
+from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.states import OperationState
 from tidegate_server.gateway.authorization.redaction import redact
 from tidegate_server.gateway.authorization.setting_checks import may_see
@@ -46,7 +48,7 @@ from tidegate_server.gateway.rest.flink.logical_types import columns_of
 from tidegate_server.gateway.rest.flink.pages import Fetched, Pages
 from tidegate_server.gateway.rest.flink.refresh import RefreshCall, command_of
 from tidegate_server.gateway.rest.flink.sessions import FlinkSession, FlinkSessions
-from tidegate_server.gateway.rest.flink.shapes import Shape, shape_of
+from tidegate_server.gateway.rest.flink.shapes import QUERIES, Shape, shape_of
 from tidegate_server.gateway.rest.flink.values import ARROW, RowFormat, arrow_stream, rows_of
 from tidegate_server.gateway.rest.requests import decode_body, identity_of, json_response, peer_of
 from tidegate_server.gateway.session.cursor import FetchOrientation
@@ -309,7 +311,15 @@ def _shape(operation: Operation) -> Shape:
         operation.statement_kind,
         has_rows=result.has_result_set and bool(len(result.schema)),
         messages=view.messages,
+        job_ids=_job_ids(result, operation.statement_kind),
     )
+
+
+def _job_ids(result: Result, statement_kind: str) -> list[str]:
+    """Return the ids of the jobs that a statement became."""
+    if result.schema.names() != (JOB_COLUMN,) or statement_kind in QUERIES:
+        return []
+    return [str(id) for batch in result.batches(0) for id in batch.column(0).to_pylist()]
 
 
 def _page_body(
@@ -318,6 +328,7 @@ def _page_body(
     return PageBody(
         result_type="EOS" if uri is None else "PAYLOAD",
         is_query_result=shape.is_query,
+        job_id=shape.job_id,
         result_kind=shape.kind,
         results=ResultBody(
             columns=columns_of(shape.schema),

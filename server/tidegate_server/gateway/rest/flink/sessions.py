@@ -25,7 +25,7 @@ _DEFAULTS: Final[Mapping[str, str]] = {"execution.runtime-mode": "batch"}
 """What clients read to display results: all of them are bounded."""
 _SETTINGS: Final[Mapping[str, str]] = {DIALECT_OPTION: "flink", DESCRIBE_KEY: "flink"}
 """Settings of a session, unless its client or the server's configuration has others."""
-READ_BY_CLIENT: Final = ("sql-client.", "execution.runtime-mode", "table.dml-sync")
+READ_BY_CLIENT: Final = ("sql-client.", "execution.runtime-mode")
 """Prefixes of settings that Flink's clients read themselves."""
 _PASSED_ON: Final = (
     *("spark.", "hive.", "set:", "use:", "tidegate.", "sql.dialect", "sql-client."),
