@@ -15,7 +15,7 @@ from tests.support.full_run import FULL
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(0 if FULL else 2400)]
 
-QUICK = ("HasTableTest", "CompoundSelect", "BooleanTest", "Escaping")
+QUICK = ("HasTableTest", "CompoundSelect", "Escaping")
 """Classes that make few tables; the others run where ``TIDEGATE_FULL`` is set, in half an hour."""
 ROOT = Path(__file__).parents[2]
 SUITE = ROOT / "tests" / "compliance"
