@@ -76,6 +76,8 @@ class ServerSection(Section):
     """Bearer token that the REST interface and the metrics ask for."""
     http_user: str = "rest"
     """The user that calls of the REST interface act as."""
+    flight_port: Annotated[int, Field(ge=-1, le=65535)] = -1
+    """Port of Arrow Flight SQL; -1 means none."""
 
     @property
     def rest_port(self) -> int | None:

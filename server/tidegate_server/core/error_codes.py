@@ -716,6 +716,9 @@ class Code(Enum):
         "With server.auth = {method}, passwords or tokens would travel to {host} unencrypted.",
         "Set tls.certificate and tls.key, or server.plaintext_passwords to allow it.",
     )
+    FLIGHT_CONFIGURATION = ErrorSpec(
+        "58000", "server.flight_port cannot be used: {reason}.", "{hint}"
+    )
     LOGIN_CONFIGURATION = ErrorSpec("28000", "{what} is invalid: {reason}.", "{hint}")
     TLS_CONFIGURATION = ErrorSpec(
         "28000",

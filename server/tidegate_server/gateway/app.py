@@ -42,6 +42,7 @@ from tidegate_server.gateway.authorization.setting_checks import engine_settings
 from tidegate_server.gateway.catalog.sql import SqlCatalog
 from tidegate_server.gateway.command.dispatch import prepare
 from tidegate_server.gateway.context import Services
+from tidegate_server.gateway.flight.port import FlightPort
 from tidegate_server.gateway.information_schema.tables import SystemTables
 from tidegate_server.gateway.link.cluster import (
     check_cluster_storage,
@@ -158,6 +159,8 @@ class Gateway:
         self.host, self.port = config.server.host, config.server.port
         self.http_port: int | None = None
         """The port of the REST interface while it listens."""
+        self.flight_port: int | None = None
+        """The port of Flight SQL while it listens."""
         self.config = config
         self._clock = clock or SystemClock()
         self._stack = ExitStack()
@@ -316,11 +319,13 @@ class Gateway:
         self._snapshot = sessions.snapshot
         tokens = DelegationTokens(SqlTokenStore(self._database), self._clock, new_id, config.login)
         access = build_access(config, self._clock, tokens)
-        thrift, http = (
-            watch_rejections(access, metrics, self._audit, port) for port in ("thrift", "http")
+        thrift, http, flight = (
+            watch_rejections(access, metrics, self._audit, port)
+            for port in ("thrift", "http", "flight")
         )
         self._listener = _Listener(ThriftServer(config, sessions, thrift))
         self._http = HttpPort(services, sessions, embedded, http)
+        self._flight = FlightPort(config, sessions, flight, metrics)
         self._supervisor.on_ready(self._engine_ready)
         self._engines.before_work(services.ensure_catalogs_of)
 
@@ -362,6 +367,8 @@ class Gateway:
             stack.callback(self._listener.stop)
             stack.callback(self._http.stop)
             self.http_port = self._http.start()
+            stack.callback(self._flight.stop)
+            self.flight_port = self._flight.start()
             if self._database.shared:
                 stack.enter_context(_Repeat(self._recover, _RECOVERY_INTERVAL, "recovery"))
             if self._alerts.watches_lag:

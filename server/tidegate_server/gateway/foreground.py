@@ -68,6 +68,8 @@ def run(
         say(f"Tidegate {__version__} listening on {gateway.address} (HiveServer2, auth {auth})")
         if gateway.http_port is not None:
             say(f"REST, metrics and health on port {gateway.http_port}")
+        if gateway.flight_port is not None:
+            say(f"Arrow Flight SQL on port {gateway.flight_port}")
         say("Starting the Spark engine ...")
         _write_ready(gateway, ready_file)
         if demo:
@@ -88,6 +90,7 @@ def describe(gateway: Gateway, info: EngineInfo | None) -> Mapping[str, object]:
         "port": gateway.port,
         "socket": gateway.config.server.socket or None,
         "http_port": gateway.http_port,
+        "flight_port": gateway.flight_port,
         "pid": os.getpid(),
         "engine": engine,
         "engines": msgspec.to_builtins(gateway.other_engines),

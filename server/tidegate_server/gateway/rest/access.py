@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import hmac
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Final
 
 from starlette.datastructures import Headers
@@ -14,8 +12,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.gateway.auth.access import UNCHECKED, Access
-from tidegate_server.gateway.auth.base import ANONYMOUS, Identity, Peer, is_loopback
-from tidegate_server.gateway.auth.logins import is_usable_name
+from tidegate_server.gateway.auth.base import Identity, Peer, is_loopback
+from tidegate_server.gateway.auth.headers import Login, check_login, read_authorization
 from tidegate_server.gateway.rest.problems import errors_response, is_flinks, problem_response
 from tidegate_server.gateway.rest.requests import client_address
 
@@ -71,24 +69,7 @@ def refusal(config: Config, path: str, headers: Headers) -> ServerError | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Password:
-    """A name and a password to be checked."""
-
-    user: str
-    password: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class BearerToken:
-    """A token of a user to be checked."""
-
-    token: str = field(repr=False)
-
-
-def read_login(
-    config: Config, access: Access, headers: Headers
-) -> Identity | Password | BearerToken:
+def read_login(config: Config, access: Access, headers: Headers) -> Login:
     """Return who calls Flink's interface, or what is to be checked; pure.
 
     The port's token stands for ``server.http_user``. Without login checks a name is taken as it is
@@ -104,55 +85,7 @@ def read_login(
         return Identity(user=server.http_user, method=TOKEN)
     if not access.checks and server.http_token:
         raise _login_error("A bearer token is required", _LOG_IN)
-    scheme, _, secret = headers.get("authorization", "").partition(" ")
-    match scheme.lower():
-        case "basic":
-            login = _read_password(secret)
-        case _ if not access.checks:
-            return ANONYMOUS
-        case "bearer":
-            return BearerToken(secret.strip())
-        case "":
-            raise _login_error("This server requires authentication", _LOG_IN)
-        case _:
-            raise _login_error("This Authorization scheme is not supported", _LOG_IN)
-    if access.checks:
-        return login
-    if login.user and not is_usable_name(login.user):
-        raise error(Code.INVALID_REQUEST, reason=f"{login.user[:64]!r} is not a valid user name")
-    return Identity(user=login.user, method=server.auth, proven=False)
-
-
-async def check_login(
-    login: Identity | Password | BearerToken, access: Access, peer: Peer
-) -> Identity:
-    """Return whose login this is; ``access`` reports rejections itself.
-
-    :raises ServerError: LOGIN_REFUSED, LOGIN_UNAVAILABLE or TOO_MANY.
-    """
-    match login:
-        case Identity():
-            return login
-        case BearerToken(token):
-            return await access.with_bearer(token, peer)
-        case Password(user, password):
-            secret = f"{user}\0{password}".encode()
-            known = access.remembered.find(secret) if access.allows_secrets(peer) else None
-            if known is None:
-                known = await access.with_password(user, password, peer)
-                access.remembered.keep(secret, known)
-            return known
-
-
-def _read_password(secret: str) -> Password:
-    try:
-        decoded = base64.b64decode(secret.strip(), validate=True).decode()
-    except ValueError:
-        raise _login_error("The header Authorization is malformed", _LOG_IN) from None
-    user, colon, password = decoded.partition(":")
-    if not colon:
-        raise _login_error("The header Authorization has no password", _LOG_IN)
-    return Password(user, password)
+    return read_authorization(headers.get("authorization", ""), access, _LOG_IN)
 
 
 class Guard:

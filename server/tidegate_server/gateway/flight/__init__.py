@@ -1,0 +1,1 @@
+"""Arrow Flight SQL: the same sessions, rights and statements for clients of Arrow."""
