@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import adbc_driver_flightsql.dbapi as flight_sql
 import impala.dbapi
 import pyhive.hive
 from peers import WIDE
 from pyspark.sql import SparkSession
-from servers import DRIVER_MEMORY, SETTINGS, machine, tidegate_server
+from servers import DRIVER_MEMORY, SETTINGS, free_port, machine, tidegate_server
 
 import tidegate
 
@@ -27,6 +28,7 @@ Seconds = tuple[float, float]
 
 TO_ARROW = "toArrow()"
 ARROW = "tidegate, Arrow"
+FLIGHT = "ADBC, Arrow"
 
 
 def main() -> int:
@@ -49,14 +51,25 @@ def main() -> int:
 @contextlib.contextmanager
 def clients(directory: Path, *, others: bool) -> Iterator[dict[str, Fetch]]:
     """Start both Sparks, one of them in this process, and yield the ways to fetch."""
-    with tidegate_server(directory) as server, contextlib.ExitStack() as stack:
+    flight = free_port()
+    with (
+        tidegate_server(directory, flight_port=flight) as server,
+        contextlib.ExitStack() as stack,
+    ):
         spark = _spark(directory)
         stack.callback(spark.stop)
         ours = stack.enter_context(tidegate.connect("127.0.0.1", server.port, user="bench"))
         cursor = ours.cursor()
+        theirs: Any = stack.enter_context(
+            flight_sql.connect(
+                f"grpc://127.0.0.1:{flight}", db_kwargs={"username": "bench"}, autocommit=True
+            )
+        )
+        adbc_cursor = stack.enter_context(theirs.cursor())
         fetches: dict[str, Fetch] = {
             TO_ARROW: lambda sql: spark.sql(sql).toArrow().num_rows,
             ARROW: lambda sql: cursor.execute(sql).fetch_arrow_table().num_rows,
+            FLIGHT: lambda sql: _arrow(adbc_cursor, sql),
             "tidegate, rows": lambda sql: _rows(cursor, sql),
         }
         if others:
@@ -83,6 +96,11 @@ def _spark(directory: Path) -> SparkSession:
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
     return session
+
+
+def _arrow(cursor: Any, sql: str) -> int:
+    cursor.execute(sql)
+    return int(cursor.fetch_arrow_table().num_rows)
 
 
 def _rows(cursor: Any, sql: str) -> int:

@@ -84,18 +84,23 @@ def spark_thrift_server(directory: Path) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def tidegate_server(
-    directory: Path, *, sections: str = "", wait_for_engine: bool = True
+    directory: Path,
+    *,
+    sections: str = "",
+    flight_port: int = -1,
+    wait_for_engine: bool = True,
 ) -> Iterator[Server]:
     """Run a gateway with its engine on the data in a directory.
 
     :param sections: further sections of its configuration.
+    :param flight_port: the port of Flight SQL; -1 for none.
     """
     port = free_port()
     file = directory / "tidegate.toml"
     settings = "\n".join(f'"{key}" = "{value}"' for key, value in SETTINGS.items())
     file.write_text(
         f"data = '{directory / 'data'}'\n"
-        f"[server]\nport = {port}\n"
+        f"[server]\nport = {port}\nflight_port = {flight_port}\n"
         f"[engine]\nmaster = 'local[*]'\ndriver_memory = '{DRIVER_MEMORY}'\n"
         f"[engine.settings]\n{settings}\n{sections}\n",
         "utf-8",
