@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -140,6 +141,30 @@ def test_a_connection_is_a_session(url: str) -> None:
     assert all(each.startswith("ada ") for each in found)
     assert (found[0], found[2]) == (found[1], found[3])
     assert found[0] != found[2]
+
+
+def test_a_password_in_each_call_is_a_session_of_its_connection(gateway: Gateway, url: str) -> None:
+    encoded = base64.b64encode(b"ada:secret").decode()
+    options = flight.FlightCallOptions(headers=[(b"authorization", f"Basic {encoded}".encode())])
+    command = flight.FlightDescriptor.for_command(
+        encode("CommandStatementQuery", query="SELECT user")
+    )
+    before = len(list(gateway.sessions.sessions()))
+    client, found = flight.connect(url), []
+    for _ in range(2):
+        [endpoint] = client.get_flight_info(command, options).endpoints
+        found.append(client.do_get(endpoint.ticket, options).read_all().column(0)[0].as_py())
+    assert found[0] == found[1] and found[0].startswith("ada ")
+    assert len(list(gateway.sessions.sessions())) == before + 1
+
+
+def test_a_token_of_a_closed_session_is_refused(gateway: Gateway, url: str) -> None:
+    client = flight.connect(url)
+    token = client.authenticate_basic_token("ada", "secret")
+    options = flight.FlightCallOptions(headers=[token])
+    assert list(client.do_action(flight.Action("CloseSession", b""), options)) == []
+    with pytest.raises(flight.FlightUnauthenticatedError, match="session of this token is closed"):
+        list(client.do_action(flight.Action("ClosePreparedStatement", b""), options))
 
 
 def test_statements_that_change_rows_return_their_number(gateway: Gateway, cursor: Any) -> None:

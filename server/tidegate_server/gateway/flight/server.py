@@ -69,7 +69,7 @@ class _Login(flight.ServerMiddleware):  # type: ignore[misc]
         self.caller = caller
 
     def sending_headers(self) -> dict[str, str]:
-        return {"authorization": f"Bearer {self.caller.key}"} if self.caller.fresh else {}
+        return {"authorization": f"Bearer {self.caller.token}"} if self.caller.fresh else {}
 
 
 class _Logins(flight.ServerMiddlewareFactory):  # type: ignore[misc]
@@ -79,7 +79,8 @@ class _Logins(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     def start_call(self, info: Any, headers: Mapping[str, list[str | bytes]]) -> _Login:
         with _flight_errors():
             header = authorization_of(headers.get("authorization", ()))
-            return _Login(self._sessions.log_in(header))
+            handshake = info.method == flight.FlightMethod.HANDSHAKE
+            return _Login(self._sessions.log_in(header, handshake=handshake))
 
 
 class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]

@@ -12,10 +12,9 @@ from urllib.parse import unquote
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.gateway.auth.access import Access
-from tidegate_server.gateway.auth.base import ANONYMOUS, Identity, Peer
+from tidegate_server.gateway.auth.base import Identity, Peer, login_error
 from tidegate_server.gateway.auth.headers import (
     BearerToken,
-    Password,
     check_login,
     read_authorization,
 )
@@ -31,8 +30,8 @@ class Caller:
     """Who calls, and what its session is found by."""
 
     identity: Identity
-    key: str
-    """The token of its session; empty for the connection."""
+    token: str = ""
+    """That of its session; empty for that of its connection."""
     fresh: bool = False
     """Whether the token was issued for this call, so that the client has to get it."""
 
@@ -40,8 +39,8 @@ class Caller:
 class FlightSessions:
     """Checks logins, opens sessions and finds them again; thread-safe.
 
-    A client that logs in with a password gets a token, which it sends with its further calls, as
-    Flight's clients do. Clients without a login have a session for each connection.
+    A client that shakes hands gets a token, which it sends with its further calls. Others have a
+    session for each connection and user.
     """
 
     def __init__(self, sessions: SessionManager, access: Access, *, encrypted: bool) -> None:
@@ -55,22 +54,24 @@ class FlightSessions:
         self._open: dict[str, Session] = {}
         self._lock = threading.Lock()
 
-    def log_in(self, header: str) -> Caller:
+    def log_in(self, header: str, *, handshake: bool) -> Caller:
         """Return who sends a header Authorization, empty for none; blocks while it is checked.
 
+        :param handshake: whether the call is one, whose answer is a token.
         :raises ServerError: LOGIN_REFUSED, LOGIN_UNAVAILABLE or TOO_MANY.
         """
         scheme, _, token = header.partition(" ")
-        if scheme.lower() == "bearer" and (known := self._callers.get(token.strip())):
-            return Caller(known, token.strip())
+        if scheme.lower() == "bearer":
+            if known := self._callers.get(token.strip()):
+                return Caller(known, token.strip())
+            if not self._access.checks:
+                # An old one: its user must not become anonymous.
+                raise login_error("The session of this token is closed", LOG_IN)
         login = read_authorization(header, self._access, LOG_IN)
         identity = asyncio.run(check_login(login, self._access, self._peer))
-        match login:
-            case BearerToken(token):
-                return Caller(identity, token)
-            case Password():
-                return self._issue(identity)
-        return Caller(identity, "") if identity == ANONYMOUS else self._issue(identity)
+        if isinstance(login, BearerToken):
+            return Caller(identity, login.token)
+        return self._issue(identity) if handshake else Caller(identity)
 
     def session(self, caller: Caller, peer: str) -> Session:
         """Return the session of a caller, which its first call opens; blocks.
@@ -78,7 +79,7 @@ class FlightSessions:
         :param peer: the client's address, as gRPC writes it.
         :raises ServerError: like :meth:`SessionManager.open`.
         """
-        key = caller.key or peer
+        key = _key(caller, peer)
         with self._lock:
             session = self._open.get(key)
         if session is not None:
@@ -103,8 +104,8 @@ class FlightSessions:
     def close(self, caller: Caller, peer: str) -> None:
         """Close the session of a caller, if there is one; blocks briefly."""
         with self._lock:
-            session = self._open.pop(caller.key or peer, None)
-            self._callers.pop(caller.key, None)
+            session = self._open.pop(_key(caller, peer), None)
+            self._callers.pop(caller.token, None)
         if session is not None:
             self._sessions.close(session)
 
@@ -125,6 +126,10 @@ class FlightSessions:
             for key in [key for key, each in self._open.items() if each not in known]:
                 del self._open[key]
                 self._callers.pop(key, None)
+
+
+def _key(caller: Caller, peer: str) -> str:
+    return caller.token or f"{peer} {caller.identity.user}"
 
 
 def address_of(peer: str) -> str:
