@@ -282,9 +282,9 @@ def test_tables_follow_a_pipeline_of_spark(server: Any, schema: str, tmp_path: P
     (arriving / "1.json").write_text('{"day": 1, "n": 2}\n{"day": 1, "n": 3}\n')
     folder = tmp_path / "transformations" / "gold"
     folder.mkdir(parents=True)
-    (folder / "by_day.sql").write_text(
+    (folder / "odd_sums.sql").write_text(
         "CREATE TEMPORARY VIEW odd AS SELECT * FROM orders WHERE n % 2 = 1;\n"
-        "CREATE MATERIALIZED VIEW by_day COMMENT 'of odd ones'\n"
+        "CREATE MATERIALIZED VIEW odd_sums COMMENT 'of odd ones'\n"
         "AS SELECT day, sum(n) AS n FROM odd GROUP BY day;"
     )
     (folder / "orders.sql").write_text(
@@ -292,11 +292,11 @@ def test_tables_follow_a_pipeline_of_spark(server: Any, schema: str, tmp_path: P
         "format => 'json', schema => 'day INT, n INT')"
     )
     applied = run("apply", str(tmp_path), "--yes")
-    assert applied.returncode == 0, applied.stderr
+    assert applied.returncode == 0, applied.stdout + applied.stderr
     assert "2 tables: 2 created." in applied.stdout
     assert run("plan", str(tmp_path), "--check").returncode == 0
-    assert run("mt", "refresh", f"{schema}.by_day", "--cascade", "upstream").returncode == 0
-    found = run("-e", f"SELECT * FROM {schema}.by_day", "--format", "csv")
+    assert run("mt", "refresh", f"{schema}.odd_sums", "--cascade", "upstream").returncode == 0
+    found = run("-e", f"SELECT * FROM {schema}.odd_sums", "--format", "csv")
     assert found.stdout == "day,n\n1,3\n"
-    shown = run("mt", "show", f"{schema}.by_day", "--ddl").stdout
+    shown = run("mt", "show", f"{schema}.odd_sums", "--ddl").stdout
     assert "COMMENT 'of odd ones'" in shown and "WITH `odd` AS" in shown

@@ -149,7 +149,8 @@ def test_statements_results_and_a_refresh_over_http(address: str, schema: str) -
             ["1.50", "[1, 2]", "2024-01-01 00:00:00.500000"]
         ]
         query = "SELECT ds, COUNT(id) AS n FROM t GROUP BY ds"
-        run(f"CREATE MATERIALIZED TABLE m PARTITIONED BY (ds) AS {query}")
+        options = "PARTITIONED BY (ds) REFRESH_MODE = FULL"  # refreshed below before its schedule
+        run(f"CREATE MATERIALIZED TABLE m {options} AS {query}")
         refresh = f"{session}/materialized-tables/`spark_catalog`.`{schema}`.`m`/refresh"
         started = client.post(refresh, json={"staticPartitions": {"ds": "b"}})
         [[job, info]] = rows(started)

@@ -171,10 +171,10 @@ def test_an_insert_outlives_its_session(guarded_server: Server) -> None:
         "CREATE TABLE later.t (n BIGINT) USING delta",
         "CREATE MATERIALIZED TABLE later.kept FRESHNESS = INTERVAL '1' DAY "
         "AS SELECT n FROM later.t",
-        "GRANT USAGE ON SCHEMA later TO USER ann",
-        "GRANT ALL PRIVILEGES ON MATERIALIZED TABLE later.kept TO USER ann",
+        "GRANT USAGE ON SCHEMA later TO USER abe",
+        "GRANT ALL PRIVILEGES ON MATERIALIZED TABLE later.kept TO USER abe",
     )
-    with closing(server.connect(user="ann")) as connection, connection.cursor() as cursor:
+    with closing(server.connect(user="abe")) as connection, connection.cursor() as cursor:
         last_rows(
             cursor,
             "SET 'table.dml-sync' = 'false'",
@@ -186,7 +186,7 @@ def test_an_insert_outlives_its_session(guarded_server: Server) -> None:
         with pytest.raises(tidegate.Error, match="later.t"):
             cursor.execute(insert.replace("INTO t", "INTO later.t"))
         assert last_rows(cursor, "SHOW JOBS") == []
-        run_as(server, "root", "GRANT MODIFY, SELECT ON TABLE later.t TO USER ann")
+        run_as(server, "root", "GRANT MODIFY, SELECT ON TABLE later.t TO USER abe")
         last_rows(cursor, "USE later")
         with pytest.raises(tidegate.Error, match="nope"):
             cursor.execute("INSERT INTO t SELECT nope FROM numbers")
@@ -196,20 +196,20 @@ def test_an_insert_outlives_its_session(guarded_server: Server) -> None:
         [(bad,)] = last_rows(cursor, "INSERT INTO t SELECT raise_error('of the day') FROM numbers")
         last_rows(cursor, "DROP VIEW numbers", "USE default")
     # The session is gone; the jobs are not.
-    wait_until(lambda: status_of(server, "ann", good)[0] == "FINISHED", "it does not finish", 60)
-    assert sorted(run_as(server, "ann", "SELECT n FROM later.t")) == [(n,) for n in range(2, 7)]
-    assert dict(run_as(server, "ann", f"DESCRIBE JOB '{good}'"))["rows"] == "5"
-    wait_until(lambda: status_of(server, "ann", bad)[0] == "FAILED", "it does not fail", 60)
-    assert "of the day" in status_of(server, "ann", bad)[1]
+    wait_until(lambda: status_of(server, "abe", good)[0] == "FINISHED", "it does not finish", 60)
+    assert sorted(run_as(server, "abe", "SELECT n FROM later.t")) == [(n,) for n in range(2, 7)]
+    assert dict(run_as(server, "abe", f"DESCRIBE JOB '{good}'"))["rows"] == "5"
+    wait_until(lambda: status_of(server, "abe", bad)[0] == "FAILED", "it does not fail", 60)
+    assert "of the day" in status_of(server, "abe", bad)[1]
     assert run_as(server, "bob", "SHOW JOBS") == []
     [(long,)] = run_as(
-        server, "ann", "SET 'table.dml-sync' = 'false'", ENDLESS.format(table="later.t")
+        server, "abe", "SET 'table.dml-sync' = 'false'", ENDLESS.format(table="later.t")
     )
     wait_until(
-        lambda: "tasks" in dict(run_as(server, "ann", f"DESCRIBE JOB '{long}'")), "no task", 60
+        lambda: "tasks" in dict(run_as(server, "abe", f"DESCRIBE JOB '{long}'")), "no task", 60
     )
-    run_as(server, "ann", f"STOP JOB '{long}'")
-    assert status_of(server, "ann", long)[0] == "STOPPED"
+    run_as(server, "abe", f"STOP JOB '{long}'")
+    assert status_of(server, "abe", long)[0] == "STOPPED"
     wait_until(lambda: running_tasks(server) == 0, "its tasks go on", 30)
-    assert run_as(server, "ann", "SELECT count(*) FROM later.t") == [(5,)]
+    assert run_as(server, "abe", "SELECT count(*) FROM later.t") == [(5,)]
     run_as(server, "root", "DROP MATERIALIZED TABLE later.kept", "DROP SCHEMA later CASCADE")
