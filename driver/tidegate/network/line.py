@@ -36,7 +36,7 @@ _REPEATABLE: Final = frozenset(
         "RenewDelegationToken",
     }
 )
-# Nobody waits for a result to be freed: the server does so by itself after a while.
+# Not worth further attempts: the server also frees results that are no longer used.
 _BRIEF: Final = "CloseOperation"
 _CLOSED: Final = "it was closed"
 

@@ -22,7 +22,7 @@ _FIELDS: Final = frozenset(
     {"name", "storage", "catalog", "database", "schema", "configuration", "libraries"}
 )
 _STREAMS: Final = frozenset({"READ_FILES", "READ_KAFKA"})
-"""Sources of which a materialized table reads what arrives."""
+"""Sources whose new rows a materialized table ingests."""
 _CLAUSES: Final[Mapping[str, str]] = {
     "USING": "leave it out: the server's configuration says in which format tables are stored",
     "OPTIONS": "write WITH ('key' = 'value') with Tidegate's options",

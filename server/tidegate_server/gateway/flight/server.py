@@ -5,11 +5,11 @@ https://arrow.apache.org/docs/format/FlightSql.html
 
 from __future__ import annotations
 
-import logging
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -30,11 +30,10 @@ from tidegate_server.gateway.session.metadata import TablePattern
 from tidegate_server.gateway.session.operation import Operation
 from tidegate_server.gateway.session.session import Session
 
-logger = logging.getLogger(__name__)
-
 _CREATE, _CLOSE = "CreatePreparedStatement", "ClosePreparedStatement"
 _CLOSE_SESSION: Final = "CloseSession"
 _LOGIN: Final = "login"
+_SCHEMA, _TABLE = "db_schema_filter_pattern", "table_name_filter_pattern"
 _LOOK: Final = 0.5
 """Seconds between two looks whether the client of a running statement is still there."""
 _UNKNOWN: Final = -1
@@ -93,7 +92,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         certificates = None
         if config.tls.certificate:
             pair = (config.tls.certificate, config.tls.key)
-            certificates = [tuple(_read(each) for each in pair)]
+            certificates = [tuple(Path(each).read_bytes() for each in pair)]
         super().__init__(
             location,
             auth_handler=_NoHandshake(),
@@ -270,9 +269,6 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
                 yield session
 
 
-_SCHEMA, _TABLE = "db_schema_filter_pattern", "table_name_filter_pattern"
-
-
 @contextmanager
 def _flight_errors() -> Iterator[None]:
     try:
@@ -314,8 +310,3 @@ def _text_of(handle: bytes) -> str:
         return handle.decode()
     except UnicodeDecodeError:
         raise error(Code.INVALID_REQUEST, reason="its prepared statement is not known") from None
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
