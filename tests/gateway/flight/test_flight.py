@@ -308,6 +308,12 @@ def test_whatever_is_sent_is_answered_with_an_error(url: str, data: bytes) -> No
             call()
 
 
+def test_a_message_of_another_kind_is_refused(url: str) -> None:
+    action = flight.Action("CreatePreparedStatement", encode("CommandGetCatalogs"))
+    with pytest.raises(NotImplementedError, match="CommandGetCatalogs in CreatePrepared"):
+        list(flight.connect(url).do_action(action))
+
+
 def test_a_result_of_another_session_is_not_found(gateway: Gateway, url: str) -> None:
     one, other = flight.connect(url), flight.connect(url)
     text = flight.FlightDescriptor.for_command(encode("CommandStatementQuery", query="SELECT many"))

@@ -165,7 +165,9 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         with self._call(context):
             match action.type:
                 case "CreatePreparedStatement":
-                    _, message = decode(action.body.to_pybytes())
+                    name, message = decode(action.body.to_pybytes())
+                    if name != "ActionCreatePreparedStatementRequest":
+                        raise error(Code.NOT_SUPPORTED, what=f"{name} in {_CREATE}", hint="")
                     # The text is the handle: nothing of it has to be kept.
                     handle = message.query.encode()
                     name = "ActionCreatePreparedStatementResult"
