@@ -19,7 +19,6 @@ from tidegate_server.core.config import Config
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.log_context import log_context
 from tidegate_server.core.model.result import Result
-from tidegate_server.core.model.zones import SESSION_ZONE
 from tidegate_server.gateway.flight import metadata
 from tidegate_server.gateway.flight.messages import decode, encode, encode_bare
 from tidegate_server.gateway.flight.results import stream
@@ -127,7 +126,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
                 return flight.RecordBatchStream(self._metadata(session, name, message))
             operation = _operation(session, message.statement_handle)
             result = operation.result()
-            schema = self._arrow_schema(session, result)
+            schema = arrow_schema(result.schema, session.zone)
             batches = self._batches(session, operation, result, schema)
             return flight.GeneratorStream(schema, batches)
 
@@ -180,7 +179,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def _execute(self, session: Session, text: str, context: Any, descriptor: Any) -> Any:
         operation = self._run(session, text, context)
-        schema = self._arrow_schema(session, operation.result())
+        schema = arrow_schema(operation.result().schema, session.zone)
         handle = operation.handle.guid
         return _info(schema, descriptor, encode("TicketStatementQuery", statement_handle=handle))
 
@@ -216,12 +215,6 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
             finally:
                 session.release(operation)
 
-    def _arrow_schema(self, session: Session, result: Result) -> pa.Schema:
-        return arrow_schema(result.schema, self._zone(session))
-
-    def _zone(self, session: Session) -> str:
-        return session.state.settings.get(SESSION_ZONE) or self._config.timezone
-
     # ---- metadata --------------------------------------------------------------------------
 
     def _schema_of(self, name: str, message: Any) -> pa.Schema:
@@ -253,7 +246,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
                 )
                 types = tuple(message.table_types)
                 if message.include_schema:
-                    listing, zone = session.columns_of(pattern), self._zone(session)
+                    listing, zone = session.columns_of(pattern), session.zone
                     return metadata.tables_with_schema(listing, pattern, types, zone)
                 return metadata.tables(session.listing(pattern), pattern, types)
             case "CommandGetTableTypes":

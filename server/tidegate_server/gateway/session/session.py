@@ -18,6 +18,7 @@ from tidegate_server.core.model.dialects import SqlDialect
 from tidegate_server.core.model.names import FunctionName
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.states import OperationState
+from tidegate_server.core.model.zones import SESSION_ZONE
 from tidegate_server.core.sql.redact import secrets_in
 from tidegate_server.core.statement_size import require_tokens
 from tidegate_server.gateway.audit.record import Record
@@ -143,6 +144,11 @@ class Session:
     def real_user(self) -> str:
         """The user who logged in; the session may act for another user."""
         return self.state.real_user
+
+    @property
+    def zone(self) -> str:
+        """The time zone of the session."""
+        return self.state.settings.get(SESSION_ZONE) or self._services.config.timezone
 
     @property
     def max_statement_bytes(self) -> int:

@@ -246,7 +246,7 @@ class FlinkApi:
         if wanted.as_arrow:
             response = _arrow_response(shape, fetched, uri)
         else:
-            zone = session.zone(self._services.config)
+            zone = session.session.zone
             body = _page_body(shape, fetched, wanted.form, zone, uri)
             response = Response(_ENCODER.encode(body), media_type="application/json")
         rows = 0 if fetched.batch is None else fetched.batch.num_rows

@@ -11,7 +11,6 @@ from typing import Final
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.dialects import DIALECT_OPTION
-from tidegate_server.core.model.zones import SESSION_ZONE
 from tidegate_server.gateway.auth.access import Access
 from tidegate_server.gateway.auth.base import Identity, Peer
 from tidegate_server.gateway.options import DESCRIBE_KEY
@@ -49,10 +48,6 @@ class FlinkSession:
         """Return the settings in effect, for the client to read its own ones."""
         own = self.session.state.settings
         return {**_DEFAULTS, **self.properties, **own}
-
-    def zone(self, config: Config) -> str:
-        """Return the time zone of the session."""
-        return self.session.state.settings.get(SESSION_ZONE) or config.timezone
 
     def operation(self, handle: str) -> Operation:
         """Return one of the session's operations, and mark it as used.
