@@ -31,7 +31,7 @@ def tidegate(server: Any, *arguments: str, stdin: str = "") -> subprocess.Comple
     )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def schema(server: Any) -> Iterator[str]:
     name = f"cli_{uuid.uuid4().hex[:8]}"
     assert tidegate(server, "-e", f"CREATE SCHEMA {name}").returncode == 0
