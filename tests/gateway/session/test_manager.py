@@ -444,7 +444,8 @@ def test_a_canceled_statement_that_waits_for_a_thread_never_runs(world: World) -
 
 
 def test_a_timeout_ends_and_interrupts_the_statement(world: World) -> None:
-    operation = world.open().submit("BLOCK", timeout=0.05)
+    operation = world.open().submit("BLOCK", timeout=2)
+    assert running(operation)
     assert ended(operation)
     assert operation.state is OperationState.TIMEDOUT
     assert eventually(lambda: bool(world.calls(Cancel)))
