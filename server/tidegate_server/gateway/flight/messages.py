@@ -46,6 +46,7 @@ _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "CommandPreparedStatementUpdate": {"prepared_statement_handle": _BYTES},
     "CommandStatementQuery": {"query": _TEXT, "transaction_id": _BYTES},
     "CommandStatementUpdate": {"query": _TEXT, "transaction_id": _BYTES},
+    "DoPutPreparedStatementResult": {"prepared_statement_handle": _BYTES},
     "DoPutUpdateResult": {"record_count": _COUNT},
     "TicketStatementQuery": {"statement_handle": _BYTES},
 }

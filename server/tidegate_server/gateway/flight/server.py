@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ from tidegate_server.core.log_context import log_context
 from tidegate_server.core.model.result import Result
 from tidegate_server.gateway.flight import metadata
 from tidegate_server.gateway.flight.messages import decode, encode, encode_bare
+from tidegate_server.gateway.flight.parameters import Prepared, bound
 from tidegate_server.gateway.flight.results import stream
 from tidegate_server.gateway.flight.sessions import Caller, FlightSessions, authorization_of
 from tidegate_server.gateway.flight.types import arrow_schema
@@ -36,7 +37,6 @@ _SCHEMA, _TABLE = "db_schema_filter_pattern", "table_name_filter_pattern"
 _LOOK: Final = 0.5
 """Seconds between two looks whether the client of a running statement is still there."""
 _UNKNOWN: Final = -1
-_NO_PARAMETERS: Final = "Write the values into the statement."
 _ERRORS: Final[Mapping[str, type[Exception]]] = {
     Code.LOGIN_REFUSED.name: flight.FlightUnauthenticatedError,
     Code.ACCESS_DENIED.name: flight.FlightUnauthorizedError,
@@ -46,10 +46,10 @@ _ERRORS: Final[Mapping[str, type[Exception]]] = {
     Code.ENGINE_UNAVAILABLE.name: flight.FlightUnavailableError,
     Code.ENGINE_LOST.name: flight.FlightUnavailableError,
     Code.LOGIN_UNAVAILABLE.name: flight.FlightUnavailableError,
-    Code.NOT_SUPPORTED.name: NotImplementedError,
     Code.INTERNAL.name: flight.FlightInternalError,
 }
-"""What errors are for gRPC; others are those of an argument."""
+"""What errors are for gRPC; others are unknown to it. ArrowInvalid and the like would have a better
+status, but pyarrow sends their tracebacks to the client."""
 
 
 class _NoHandshake(flight.ServerAuthHandler):  # type: ignore[misc]
@@ -109,7 +109,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
                 case "CommandStatementQuery":
                     return self._execute(session, message.query, context, descriptor)
                 case "CommandPreparedStatementQuery":
-                    text = _text_of(message.prepared_statement_handle)
+                    text = Prepared.of(message.prepared_statement_handle).executed
                     return self._execute(session, text, context, descriptor)
             # The ticket of a metadata call is the call itself.
             return _info(self._schema_of(name, message), descriptor, descriptor.command)
@@ -135,18 +135,20 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
             name, message = decode(descriptor.command)
             match name:
                 case "CommandStatementUpdate":
-                    text = message.query
+                    count = self._update(session, [message.query], context)
                 case "CommandPreparedStatementUpdate":
-                    text = _text_of(message.prepared_statement_handle)
+                    text = Prepared.of(message.prepared_statement_handle).text
+                    count = self._update(session, bound(text, reader.read_all()), context)
                 case "CommandPreparedStatementQuery":
-                    what = "Parameters of statements over Arrow Flight SQL"
-                    raise error(Code.NOT_SUPPORTED, what=what, hint=_NO_PARAMETERS)
+                    # The handle of the statement with its values replaces that without them.
+                    prepared = Prepared.of(message.prepared_statement_handle)
+                    handle = prepared.bind(reader.read_all()).handle
+                    name = "DoPutPreparedStatementResult"
+                    reply = encode_bare(name, prepared_statement_handle=handle)
+                    writer.write(pa.py_buffer(reply))
+                    return
                 case _:
                     raise error(Code.NOT_SUPPORTED, what=f"Writing with {name}", hint="")
-            operation = self._run(session, text, context)
-            changed = operation.result().modified_rows
-            session.release(operation)
-            count = _UNKNOWN if changed is None else changed
             writer.write(pa.py_buffer(encode_bare("DoPutUpdateResult", record_count=count)))
 
     def list_actions(self, context: Any) -> list[tuple[str, str]]:
@@ -167,8 +169,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
                     name, message = decode(action.body.to_pybytes())
                     if name != "ActionCreatePreparedStatementRequest":
                         raise error(Code.NOT_SUPPORTED, what=f"{name} in {_CREATE}", hint="")
-                    # The text is the handle: nothing of it has to be kept.
-                    handle = message.query.encode()
+                    handle = Prepared(message.query).handle
                     name = "ActionCreatePreparedStatementResult"
                     return iter([encode(name, prepared_statement_handle=handle)])
                 case "ClosePreparedStatement":
@@ -182,6 +183,16 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         schema = arrow_schema(operation.result().schema, session.zone)
         handle = operation.handle.guid
         return _info(schema, descriptor, encode("TicketStatementQuery", statement_handle=handle))
+
+    def _update(self, session: Session, texts: Iterable[str], context: Any) -> int:
+        """Run statements one after the other; return how many rows they changed, or _UNKNOWN."""
+        counts = []
+        for text in texts:
+            operation = self._run(session, text, context)
+            counts.append(operation.result().modified_rows)
+            session.release(operation)
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else _UNKNOWN
 
     def _run(self, session: Session, text: str, context: Any) -> Operation:
         """Run a statement to its end; it is canceled if its client goes away.
@@ -269,7 +280,7 @@ def _flight_errors() -> Iterator[None]:
     try:
         yield
     except ServerError as problem:
-        raise _ERRORS.get(problem.code, pa.ArrowInvalid)(str(problem)) from problem
+        raise _ERRORS.get(problem.code, flight.FlightServerError)(str(problem)) from problem
 
 
 def _caller(context: Any) -> Caller:
@@ -298,10 +309,3 @@ def _info(schema: pa.Schema, descriptor: Any, ticket: bytes) -> Any:
 def _given(message: Any, field: str) -> str | None:
     """Return an optional field; None if it was left out."""
     return getattr(message, field) if message.HasField(field) else None
-
-
-def _text_of(handle: bytes) -> str:
-    try:
-        return handle.decode()
-    except UnicodeDecodeError:
-        raise error(Code.INVALID_REQUEST, reason="its prepared statement is not known") from None
