@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import adbc_driver_flightsql.dbapi as adbc
@@ -37,11 +39,17 @@ def test_a_materialized_table_is_made_and_read(guarded_server: Server) -> None:
         table = cursor.fetch_arrow_table()
         cursor.execute("SELECT * FROM sums ORDER BY k")
         sums = cursor.fetch_arrow_table()
+        insert = "INSERT INTO base VALUES (?, 1, ?, ?, ?)"
+        moment = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
+        cursor.executemany(insert, [(-1, Decimal("0.10"), moment, "it's"), (-2, None, None, "?")])
+        cursor.execute("SELECT n, moment, s FROM base WHERE id = ?", (-1,))
+        inserted = cursor.fetchall()
         found = connection.adbc_get_objects(depth="tables", db_schema_filter="flying").read_all()
         [schema] = found.to_pylist()[0]["catalog_db_schemas"]
         kinds = {t["table_name"]: t["table_type"] for t in schema["db_schema_tables"]}
     assert kinds == {"base": "TABLE", "sums": "MATERIALIZED_TABLE"}
     assert table.num_rows == 300_000 and table["s"].null_count == 100_000
+    assert inserted == [(Decimal("0.10"), moment, "it's")]
     same = "SELECT k, sum(n)::DECIMAL(22, 2) AS n, max(moment) AS moment FROM base GROUP BY ALL"
     wanted = duckdb.from_arrow(table).query("base", f"{same} ORDER BY k")
     assert sums.to_pylist() == wanted.to_arrow_table().to_pylist()
