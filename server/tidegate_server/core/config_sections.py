@@ -235,7 +235,8 @@ class EngineSection(Section):
     """The Spark side."""
 
     master: str = "local[*]"
-    driver_memory: str = "2g"
+    driver_memory: str = "auto"
+    """In Spark's notation; ``auto`` is a share of the machine's memory."""
     shared_data: bool = False
     """Whether all machines of ``master`` have the data directory mounted at the same path."""
     shared_warehouse: bool = False

@@ -397,6 +397,11 @@ class Gateway:
         return f"{host}:{self.port}"
 
     @property
+    def engine_heap(self) -> str:
+        """The size of the heap of the gateway's own engine, in Spark's notation."""
+        return self._engines.heap
+
+    @property
     def engine_generation(self) -> int:
         """The number of the current engine of this gateway, from 1."""
         return self._supervisor.generation

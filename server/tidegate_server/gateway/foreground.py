@@ -70,7 +70,7 @@ def run(
             say(f"REST, metrics and health on port {gateway.http_port}")
         if gateway.flight_port is not None:
             say(f"Arrow Flight SQL on port {gateway.flight_port}")
-        say("Starting the Spark engine ...")
+        say(f"Starting the Spark engine with a heap of {gateway.engine_heap} ...")
         _write_ready(gateway, ready_file)
         if demo:
             stack.enter_context(_demo(gateway))

@@ -18,6 +18,7 @@ from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.link.cluster import exchange_directory
 from tidegate_server.gateway.link.engine_pool import EnginePool, folder_name
 from tidegate_server.gateway.link.flight import FlightEngine
+from tidegate_server.gateway.link.heap import heap_size, machine_memory
 from tidegate_server.gateway.link.memory import MemoryWatch
 from tidegate_server.gateway.link.routing import Home, RoutedEngine
 from tidegate_server.gateway.link.supervisor import Supervisor
@@ -133,6 +134,11 @@ class Engines:
             )
 
     @property
+    def heap(self) -> str:
+        """The size of the heap of the gateway's own engine, in Spark's notation."""
+        return self._options.driver_memory
+
+    @property
     def exchange(self) -> str:
         """The directory through which the gateway's own engine and its executors exchange files.
 
@@ -215,6 +221,7 @@ class Engines:
         name = folder_name(user)
         options = replace(
             self._options,
+            driver_memory=heap_size(engine.driver_memory, machine_memory(), of_user=True),
             work=str(self._data / ENGINES / name),
             cache=os.environ.get("TIDEGATE_CACHE", ""),
             group_reads=engine.group_reads and launch is None,
@@ -231,7 +238,9 @@ class Engines:
         options = replace(
             self._options,
             master=section.master,
-            driver_memory=section.driver_memory or engine.driver_memory,
+            driver_memory=heap_size(
+                section.driver_memory or engine.driver_memory, machine_memory()
+            ),
             jars=(*engine.jars, *section.jars),
             work=str(self._data / ENGINES / folder),
             exchange=exchange_directory(section.master, settings, engine),
@@ -263,7 +272,7 @@ def _options(config: Config, settings: Mapping[str, str], java_home: Path) -> En
         socket="",
         data=str(config.data.resolve()),
         master=engine.master,
-        driver_memory=engine.driver_memory,
+        driver_memory=heap_size(engine.driver_memory, machine_memory()),
         java_home=str(java_home),
         direct_bytes=engine.direct_bytes,
         spool_quota=engine.spool_quota,
