@@ -233,16 +233,21 @@ def test_many_columns_keep_their_order() -> None:
     assert [c.i64Val.values[0] for c in row_set.columns] == list(range(50))
 
 
-def test_arrow_rides_as_whole_streams_in_one_binary_column() -> None:
-    batch = pa.RecordBatch.from_pydict({"n": [1, 2, 3], "s": ["a", None, "c"]}).slice(1)
-    row_set = decode_struct(ttypes.TRowSet, encode_arrow_row_set(batch, 1))
+@pytest.mark.parametrize("compressed", [False, True])
+def test_arrow_rides_as_whole_streams_in_one_binary_column(compressed: bool) -> None:
+    texts = ["a", None, *["c" * 100] * 50]
+    batch = pa.RecordBatch.from_pydict({"n": [*range(52)], "s": texts}).slice(1)
+    encoded = encode_arrow_row_set(batch, 1, compressed=compressed)
+    assert (len(encoded) < 4_000) is compressed
+    row_set = decode_struct(ttypes.TRowSet, encoded)
     (column,) = row_set.columns
     (stream,) = column.binaryVal.values
     assert pa.ipc.open_stream(stream).read_all().to_pylist() == batch.to_pylist()
+    assert column.binaryVal.nulls == b"\0"
 
 
 def test_arrow_without_rows_is_one_empty_column() -> None:
-    row_set = decode_struct(ttypes.TRowSet, encode_arrow_row_set(None, 0))
+    row_set = decode_struct(ttypes.TRowSet, encode_arrow_row_set(None, 0, compressed=True))
     assert [c.binaryVal.values for c in row_set.columns] == [[]]
 
 

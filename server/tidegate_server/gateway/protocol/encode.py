@@ -8,6 +8,7 @@ of seconds are trimmed, and decimals have no exponent.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -59,10 +60,16 @@ def encode_row_set(schema: Schema, batch: pa.RecordBatch | None, start_row: int)
     return _row_set(start_row, columns)
 
 
-def encode_arrow_row_set(batch: pa.RecordBatch | None, start_row: int) -> bytes:
+def encode_arrow_row_set(
+    batch: pa.RecordBatch | None, start_row: int, *, compressed: bool
+) -> bytes:
     """Return a whole TRowSet of one binary column: an Arrow IPC stream per batch."""
-    streams = [] if batch is None or not batch.num_rows else [_ipc_stream(batch)]
-    return _row_set(start_row, [_encode_column(BINARY_COLUMN, pa.array(streams, pa.binary()))])
+    values: list[Any] = []
+    if batch is not None and batch.num_rows:
+        stream = _ipc_stream(batch, compressed)
+        values = [struct.pack(">i", len(stream)), stream]
+    count = len(values) // 2
+    return _row_set(start_row, [_column(BINARY_COLUMN, _STRING, count, values, bytes(count))])
 
 
 def wire_size(batch: pa.RecordBatch) -> int:
@@ -70,7 +77,7 @@ def wire_size(batch: pa.RecordBatch) -> int:
     return sum(_wire_size(array) for array in batch.columns)
 
 
-def _row_set(start_row: int, columns: list[list[bytes]]) -> bytes:
+def _row_set(start_row: int, columns: list[list[Any]]) -> bytes:
     parts = [
         struct.pack(">bhq", _I64, 1, start_row),
         struct.pack(">bhbi", _LIST, 2, _STRUCT, 0),
@@ -86,13 +93,19 @@ def _column_array(batch: pa.RecordBatch | None, index: int) -> Any:
     return pa.array([], pa.string()) if batch is None else batch.column(index)
 
 
-def _encode_column(column: int, array: Any) -> list[bytes]:
+def _encode_column(column: int, array: Any) -> list[Any]:
     element, values = _encode_values(column, array)
-    nulls = _null_bitmap(array)
+    return _column(column, element, len(array), [values], _null_bitmap(array))
+
+
+def _column(
+    column: int, element: int, count: int, values: Sequence[Any], nulls: bytes
+) -> list[Any]:
+    """Return the parts of a TColumn, bytes or buffers."""
     return [
         struct.pack(">bh", _STRUCT, column),
-        struct.pack(">bhbi", _LIST, 1, element, len(array)),
-        values,
+        struct.pack(">bhbi", _LIST, 1, element, count),
+        *values,
         struct.pack(">bhi", _STRING, 2, len(nulls)),
         nulls,
         _STOP,  # of the column's struct
@@ -183,12 +196,13 @@ def _null_bitmap(array: Any) -> bytes:
     return bits.tobytes()
 
 
-def _ipc_stream(batch: pa.RecordBatch) -> bytes:
+def _ipc_stream(batch: pa.RecordBatch, compressed: bool) -> Any:
+    """Return a buffer."""
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=_COMPRESSION)
+    options = pa.ipc.IpcWriteOptions(compression=_COMPRESSION if compressed else None)
     with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
         writer.write_batch(batch)
-    return bytes(sink.getvalue())
+    return sink.getvalue()
 
 
 def _wire_size(array: Any) -> int:

@@ -19,7 +19,13 @@ from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.states import OperationState
 from tidegate_server.core.model.types import Schema, text_schema
 from tidegate_server.gateway.auth.access import Access
-from tidegate_server.gateway.auth.base import ANONYMOUS, Identity, Peer, login_error
+from tidegate_server.gateway.auth.base import (
+    ANONYMOUS,
+    Identity,
+    Peer,
+    is_loopback,
+    login_error,
+)
 from tidegate_server.gateway.auth.logins import is_usable_name
 from tidegate_server.gateway.auth.tokens import DelegationTokens
 from tidegate_server.gateway.context import WARNING
@@ -550,7 +556,9 @@ def _fetch_log(session: Session, operation: Operation, start: int | None, rows: 
 
 def _encode_page(session: Session, schema: Schema, page: Page) -> Encoded:
     if session.options.result_format is ResultFormat.ARROW:
-        row_set = encode.encode_arrow_row_set(page.batch, page.start_row)
+        # Within a machine, compressing takes longer than copying.
+        compressed = not is_loopback(session.state.address)
+        row_set = encode.encode_arrow_row_set(page.batch, page.start_row, compressed=compressed)
     else:
         row_set = encode.encode_row_set(schema, page.batch, page.start_row)
     return _response(session, row_set, has_more=page.has_more)
