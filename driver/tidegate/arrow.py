@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.errors import DataError
+from tidegate.rows import rows_of
 from tidegate.types import CONVERTERS
 from tidegate.wire.schema import WireColumn, WireType
 
@@ -20,7 +21,7 @@ _HAS_NUMPY: Final = find_spec("numpy") is not None
 _NUMBERS: Final = frozenset({pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float64()})
 _INT64_DIGITS: Final = 18
 _EXACT: Final = Context(prec=2 * _INT64_DIGITS)
-"""Multiplies by a power of ten without rounding, whatever the context of the thread."""
+"""Does not round, whatever the context of the thread."""
 
 _ARROW_TYPES: Final[dict[str, Any]] = {
     "NULL": pa.null(),
@@ -56,7 +57,7 @@ def table_rows(table: pa.Table, columns: Sequence[WireColumn]) -> list[tuple[Any
         _column_values(chunks, column.type)
         for chunks, column in zip(table.columns, columns, strict=True)
     ]
-    return list(zip(*values, strict=True))
+    return rows_of(values)
 
 
 def _column_values(column: pa.ChunkedArray, wire_type: WireType) -> list[Any]:
@@ -88,12 +89,12 @@ def _decimals(column: pa.ChunkedArray) -> list[Any]:
     import numpy as np
 
     found: list[Any] = []
-    unit = Decimal((0, (1,), -kind.scale))
+    exponent = Decimal(-kind.scale)
     for chunk in column.chunks:
         # So few digits fit into the low half of each value.
         halves = np.frombuffer(chunk.buffers()[1], dtype="<i8")
         low = halves[2 * chunk.offset : 2 * (chunk.offset + len(chunk)) : 2].tolist()
-        values = map(_EXACT.multiply, low, repeat(unit))
+        values = map(_EXACT.scaleb, low, repeat(exponent))
         if chunk.null_count:
             valid = chunk.is_valid().to_pylist()
             found += [value if there else None for value, there in zip(values, valid, strict=True)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from time import monotonic, sleep
 from typing import Any, Final, Protocol
 
-from tidegate.rows import RowMaker, Values
+from tidegate.rows import RowMaker, Values, rows_of
 from tidegate.types import CONVERTERS
 from tidegate.wire.columns import column_length, decode_column
 from tidegate.wire.schema import WireColumn
@@ -62,7 +62,7 @@ class ColumnPage:
             decode_column(content, CONVERTERS.get(column.type.name))
             for content, column in zip(self._encoded, self._columns, strict=True)
         ]
-        return list(zip(*values, strict=True))
+        return rows_of(values)
 
     def table(self) -> Any:
         from tidegate import arrow  # needs the optional pyarrow
