@@ -18,7 +18,7 @@ def spool(tmp_path: Path) -> Spool:
 def write(spool: Spool, operation: str, owner: str, size: int, session: str = "s") -> str:
     result, place = spool.allocate(operation, session, owner)
     place.mkdir()
-    (place / "part-0.parquet").write_bytes(bytes(size))
+    (place / "part-0.arrow").write_bytes(bytes(size))
     return result
 
 

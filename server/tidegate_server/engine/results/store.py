@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.core.errors import Code, ServerError, error
@@ -22,13 +21,13 @@ from tidegate_server.engine.results.projection import arrow_schema, wire_frame
 from tidegate_server.engine.results.spool import Spool
 from tidegate_server.engine.results.staging import Staging
 from tidegate_server.engine.session.operations import Operation
-from tidegate_server.engine.storage.jvm import java, kind
+from tidegate_server.engine.storage.jvm import compiled_instance, java, java_source, kind
 
 logger = logging.getLogger(__name__)
 
-_CHUNK_BYTES = 8 << 20
-_ROW_GROUP_BYTES = 3 << 20  # encoded; decoded values take about three times as much
-_BATCH_ROWS = 16_384
+_BATCH_BYTES = 8 << 20
+_BATCH_ROWS = 50_000
+"""What the driver fetches at once of an Arrow result: pages of one batch are not copied."""
 _ROWS_WRITTEN = "numOutputRows"
 _ASSUMED_VALUE = 64  # bytes; a result that turns out to be larger than allowed is spooled
 
@@ -61,43 +60,17 @@ class Chunks(Protocol):
         ...
 
 
-class ArrowFile:
-    """Batches in one Arrow IPC file, which is memory-mapped for reading."""
+class ArrowFiles:
+    """Batches in Arrow IPC files, which are memory-mapped for reading; a chunk is one batch."""
 
-    def __init__(self, path: Path, table: pa.Table) -> None:
-        self._schema = table.schema
-        self._path = path
-        self._count = 0
-        rows = max(1, table.num_rows * _CHUNK_BYTES // max(table.nbytes, 1))
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            for batch in table.combine_chunks().to_batches(max_chunksize=rows):
-                writer.write_batch(batch)
-                self._count += 1
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._schema
-
-    @property
-    def chunks(self) -> int:
-        return self._count
-
-    def read(self, chunk: int) -> Iterator[pa.RecordBatch]:
-        with pa.memory_map(str(self._path)) as source:
-            yield pa.ipc.open_file(source).get_batch(chunk)
-
-
-class ParquetSpool:
-    """A directory written by Spark; a chunk is one row group, in the order of the part files."""
-
-    def __init__(self, directory: Path, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, paths: Iterable[Path]) -> None:
+        """Take complete files, in the order of their rows."""
         self._schema = schema
-        self._groups: list[tuple[Path, int]] = []
-        self.rows = 0
-        for path in sorted(directory.glob("part-*.parquet")):
-            with pq.ParquetFile(path) as file:
-                self.rows += file.metadata.num_rows
-                self._groups += [(path, group) for group in range(file.metadata.num_row_groups)]
+        self._batches: list[tuple[Path, int]] = []
+        for path in paths:
+            with pa.memory_map(str(path)) as source:
+                count = pa.ipc.open_file(source).num_record_batches
+            self._batches += [(path, number) for number in range(count)]
 
     @property
     def schema(self) -> pa.Schema:
@@ -105,44 +78,48 @@ class ParquetSpool:
 
     @property
     def chunks(self) -> int:
-        return len(self._groups)
+        return len(self._batches)
+
+    def rows(self) -> int:
+        """Return the number of rows of all files, of which one column is decompressed."""
+        options = pa.ipc.IpcReadOptions(included_fields=[0] if len(self._schema) else [])
+        return sum(self._batch(n, options).num_rows for n in range(self.chunks))
 
     def read(self, chunk: int) -> Iterator[pa.RecordBatch]:
-        path, group = self._groups[chunk]
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group]):
-                yield batch.cast(self._schema)
+        yield self._batch(chunk, pa.ipc.IpcReadOptions())
+
+    def _batch(self, chunk: int, options: pa.ipc.IpcReadOptions) -> pa.RecordBatch:
+        path, number = self._batches[chunk]
+        with pa.memory_map(str(path)) as source:
+            return pa.ipc.open_file(source, options=options).get_batch(number)
 
 
-def write_parquet(frame: DataFrame, place: str) -> int:
-    """Write a frame into a new directory; return how many rows its tasks wrote.
+def _write_table(path: Path, table: pa.Table) -> None:
+    rows = min(_BATCH_ROWS, max(1, table.num_rows * _BATCH_BYTES // max(table.nbytes, 1)))
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        for batch in table.combine_chunks().to_batches(max_chunksize=rows):
+            writer.write_batch(batch)
+
+
+def write_files(
+    frame: DataFrame, schema: pa.Schema, place: str, *, compressed: bool = False
+) -> int:
+    """Write a frame as Arrow files into a new directory; return how many rows its tasks wrote.
 
     Spark adds up the counts that the tasks return, whichever disk they wrote to.
 
+    :param schema: the schema of the files, whose types are those of the frame.
     :param place: a path or URI of Spark.
     """
-    jvm: Any = java(frame.sparkSession)
-    session: Any = frame.sparkSession._jsparkSession
-    jdf: Any = frame._jdf
-    options = {
-        "path": place,
-        "parquet.block.size": str(_ROW_GROUP_BYTES),
-        "mapreduce.fileoutputcommitter.algorithm.version": "2",
-    }
-    none, nothing = jvm.org.apache.spark.api.python.PythonUtils.toSeq([]), jvm.scala.Option.empty()
-    source = jvm.org.apache.spark.sql.execution.datasources.DataSource(
-        session,
-        "parquet",
-        none,
-        nothing,
-        none,
-        nothing,
-        jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(options),
-        nothing,
-    )
-    save = jvm.org.apache.spark.sql.SaveMode.ErrorIfExists
-    command = source.planForWriting(save, jdf.queryExecution().analyzed())
-    done = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, command)
+    spark = frame.sparkSession
+    jvm: Any = java(spark)
+    source = java_source(__package__, "ArrowFiles")
+    files = compiled_instance(spark, "tidegate.ArrowFiles", source, executors=True)
+    query = frame._jdf.queryExecution().analyzed()
+    path = jvm.org.apache.hadoop.fs.Path(place)
+    message = bytes(schema.serialize())
+    command = files.command(path, query, message, _BATCH_ROWS, _BATCH_BYTES, compressed)
+    done = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, command)
     plan = _write_operator(done.queryExecution().executedPlan().commandPhysicalPlan())
     return int(plan.metrics().apply(_ROWS_WRITTEN).value())
 
@@ -244,33 +221,40 @@ class ResultStore:
             return Stored(str(uuid.uuid4()), table.num_rows, chunks=0, inline=inline)
         result_id, place = self._spool.allocate(operation.id, request.session_id, request.owner)
         place.mkdir()
-        file = ArrowFile(place / "result.arrow", table)
-        self._add(result_id, file)
+        path = place / "result.arrow"
+        _write_table(path, table)
+        files = ArrowFiles(table.schema, [path])
+        self._add(result_id, files)
         self._close_if_unwanted(result_id, operation)
-        return Stored(result_id, table.num_rows, file.chunks)
+        return Stored(result_id, table.num_rows, files.chunks)
 
     def _store_spooled(
         self, wire: DataFrame, schema: pa.Schema, operation: Operation, request: Execute
     ) -> Stored:
         result_id, place = self._spool.allocate(operation.id, request.session_id, request.owner)
         try:
-            # A file cannot have two columns of one name.
-            distinct = wire.toDF(*schema.names)
-            written = self._write(distinct, result_id, place, operation)
-            spool = ParquetSpool(place, schema)
-            require_complete(written, spool.rows)
+            written = self._write(wire, schema, result_id, place, operation)
+            files = ArrowFiles(schema, sorted(place.glob("part-*.arrow")))
+            require_complete(written, files.rows())
         except BaseException:
             self.close(result_id)
             raise
-        self._add(result_id, spool)
+        self._add(result_id, files)
         self._close_if_unwanted(result_id, operation)
-        return Stored(result_id, spool.rows, spool.chunks)
+        return Stored(result_id, written, files.chunks)
 
-    def _write(self, frame: DataFrame, result_id: str, place: Path, operation: Operation) -> int:
+    def _write(
+        self,
+        frame: DataFrame,
+        schema: pa.Schema,
+        result_id: str,
+        place: Path,
+        operation: Operation,
+    ) -> int:
         """Write a frame into a directory of the spool; return how many rows its tasks wrote."""
         staging = self._staging
         if staging is None:
-            return write_parquet(frame, f"file:{place}")
+            return write_files(frame, schema, f"file:{place}")
 
         def check() -> None:
             operation.check()
@@ -278,7 +262,7 @@ class ResultStore:
                 raise excess
 
         try:
-            written = write_parquet(frame, staging.place(result_id))
+            written = write_files(frame, schema, staging.place(result_id), compressed=True)
             staging.fetch(result_id, place, check)
         except BaseException:
             staging.delete(result_id)

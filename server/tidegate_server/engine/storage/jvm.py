@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import JavaClass, JavaMember, JavaPackage
@@ -109,20 +111,37 @@ def java_source(package: str, name: str) -> str:
 _instances: dict[str, Any] = {}
 
 
-def compiled_instance(spark: SparkSession, name: str, source: str, *, uses: Any = None) -> Any:
+def compiled_instance(
+    spark: SparkSession, name: str, source: str, *, uses: Any = None, executors: bool = False
+) -> Any:
     """Return the instance of a Java class, compiled once with Spark's own compiler, Janino.
 
     For loops over many small objects: from Python, each one would take a round trip to the JVM.
 
     :param uses: an instance that was compiled before, whose class the source mentions.
+    :param executors: whether executors load the class, too.
     """
     if name not in _instances:
         known = spark._jsparkSession if uses is None else uses
         compiler = java(spark).org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(known.getClass().getClassLoader())
         compiler.cook(source)
+        if executors:
+            _send_to_executors(spark, name, compiler.getBytecodes())
         _instances[name] = compiler.getClassLoader().loadClass(name).newInstance()
     return _instances[name]
+
+
+def _send_to_executors(spark: SparkSession, name: str, classes: Mapping[str, bytes]) -> None:
+    """Add a jar of classes to the application, from which executors load them."""
+    jvm = java(spark)
+    directory = jvm.org.apache.spark.util.Utils.createTempDir()  # deleted with the application
+    jar = Path(str(directory.getPath()), f"{name}.jar")
+    with zipfile.ZipFile(jar, "w") as file:
+        for each in classes:
+            file.writestr(f"{each.replace('.', '/')}.class", bytes(classes[each]))
+    context: Any = spark.sparkContext._jsc
+    context.addJar(jar.as_uri())
 
 
 def known_instance(name: str) -> Any | None:
