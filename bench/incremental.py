@@ -7,12 +7,11 @@ import json
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from facts import make_sources, run
+from facts import make_sources, refresh, require_equal, run
 from plot import Curve, plot
 from servers import Server, machine, tidegate_server
 
@@ -140,12 +139,12 @@ def _make_table(connection: tidegate.Connection, query: str, **turns: int) -> No
     for kind, count in turns.items():
         for _ in range(count):
             _change(connection, query, 10, 0)
-            _refresh(connection, query, kind)
+            refresh(connection, f"mt_{query}", kind)
 
 
 def _nothing(connection: tidegate.Connection, query: str) -> float:
     """Return the seconds that the engine takes to find that there is nothing to do."""
-    return statistics.median(_refresh(connection, query, "")[0] for _ in range(9))
+    return statistics.median(refresh(connection, f"mt_{query}", "").seconds for _ in range(9))
 
 
 def _measure(
@@ -157,14 +156,14 @@ def _measure(
     for turn in range(runs):
         for kind, taken in seconds.items():
             _change(connection, query, changed, (turn * changed) % max(rows - changed, 1))
-            took, action = _refresh(connection, query, kind)
-            if kind not in ("", action):
-                raise SystemExit(f"REFRESH {kind} of mt_{query} was {action}")
-            taken.append(took)
+            done = refresh(connection, f"mt_{query}", kind)
+            if kind not in ("", done.action):
+                raise SystemExit(f"REFRESH {kind} of mt_{query} was {done.action}")
+            taken.append(done.seconds)
             if kind != "FULL":
-                _check(connection, query)
+                require_equal(connection, f"mt_{query}", QUERIES[query])
             if kind == "":
-                actions.append(action)
+                actions.append(done.action)
     return Figure(
         query=query,
         rows=rows,
@@ -185,29 +184,6 @@ def _change(connection: tidegate.Connection, query: str, changed: int, low: int)
         where = f"id >= {low} AND id < {low + changed}"
         statement = f"UPDATE facts SET amount = amount + 1 WHERE {where}"
     run(connection, statement)
-
-
-def _refresh(connection: tidegate.Connection, query: str, kind: str) -> tuple[float, str]:
-    start = time.perf_counter()
-    rows = run(connection, f"ALTER MATERIALIZED TABLE mt_{query} REFRESH {kind}")
-    seconds = time.perf_counter() - start
-    info = rows[0][1]
-    if not isinstance(info, dict):
-        raise SystemExit(f"REFRESH answered {info}")
-    return seconds, str(info["action"])
-
-
-def _check(connection: tidegate.Connection, query: str) -> None:
-    """Compare a table with its query: how many rows, and the sum of their hashes."""
-    found, wanted = (
-        run(
-            connection,
-            f"SELECT count(*), sum(CAST(xxhash64(*) AS DECIMAL(38, 0))) FROM ({rows})",
-        )
-        for rows in (f"SELECT * FROM mt_{query}", QUERIES[query])
-    )
-    if found != wanted:
-        raise SystemExit(f"mt_{query} differs from its query: {found} and {wanted}")
 
 
 # ---- summary -------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from tests.support.full_run import FULL
 from tidegate_sqlalchemy import CreateMaterializedTable
 from tidegate_sqlalchemy.alembic import declare
 
-pytestmark = [pytest.mark.spark, pytest.mark.thorough(4)]
+pytestmark = [pytest.mark.spark, pytest.mark.thorough(7)]
 
 
 @pytest.fixture

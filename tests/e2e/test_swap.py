@@ -83,6 +83,7 @@ def reading(server: Server, seen: dict[str, list[object]]) -> Iterator[None]:
 
 
 @pytest.mark.spark
+@pytest.mark.thorough(4)
 def test_tables_exchange_their_names_under_a_reader(server: Server) -> None:
     prepare(server)
     seen: dict[str, list[object]] = {"blue": [], "green": []}

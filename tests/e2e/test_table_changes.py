@@ -75,6 +75,7 @@ def follow(server: Server, target: Callable[[], Rows]) -> None:
 
 
 @pytest.mark.faults
+@pytest.mark.thorough(5)
 def test_a_database_equals_a_table_though_the_engine_dies(
     start_server: StartServer, tmp_path: Path
 ) -> None:

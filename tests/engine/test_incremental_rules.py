@@ -11,8 +11,8 @@ from tests.engine.maintained import Maintained
 from tests.support.full_run import FULL
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.clauses import Expectation, Violation
-from tidegate_server.core.model.runs import Strategy
-from tidegate_server.core.refresh.request import RefreshPolicy
+from tidegate_server.core.model.runs import RunMetrics, Strategy
+from tidegate_server.core.refresh.request import PastRun, RefreshPolicy
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -400,6 +400,22 @@ def test_explaining_tells_changes_keys_and_alternatives(make: Make, session: Ses
     auto = distinct.explain(policy=RefreshPolicy.AUTO)
     assert auto.strategy is Strategy.FULL
     assert auto.rejected[0].strategy == "INCREMENTAL"
+
+
+def test_an_incremental_refresh_that_is_given_up_is_measured(make: Make, session: Session) -> None:
+    session.execute("INSERT INTO t SELECT id % 20, id, 1, 1 FROM range(400)")
+    mt = make("SELECT k, count(DISTINCT n) AS c FROM t GROUP BY k")
+    slow = PastRun(strategy=Strategy.FULL, seconds=12.0, metrics=RunMetrics(rows_read=9))
+    session.execute("INSERT INTO t SELECT id % 20, id, 1, 1 FROM range(40)")
+    outcome = mt.refresh(policy=RefreshPolicy.AUTO, history=(slow,))
+    assert (outcome.plan.strategy, outcome.plan.reason_code) == (Strategy.FULL, "TOO_MANY_KEYS")
+    attempt = outcome.metrics.attempt
+    assert attempt is not None
+    assert attempt.way == "RECOMPUTE"
+    assert attempt.seconds > 0
+    assert mt.differences() == []
+    session.execute("INSERT INTO t VALUES ('a', 4, 4, 4)")
+    assert mt.refresh(policy=RefreshPolicy.FULL).metrics.attempt is None
 
 
 STEPS = {

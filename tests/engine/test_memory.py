@@ -14,7 +14,7 @@ from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import NO_MEMORY_EXIT, EngineMemory
 from tidegate_server.core.messages.requests import InspectMemory
 
-pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.thorough]
+pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.thorough(3)]
 
 JAVA = "spark.driver.extraJavaOptions"
 LITTLE = {JAVA: "-XX:MaxDirectMemorySize=16m -Dio.netty.maxDirectMemory=268435456"}

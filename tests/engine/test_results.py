@@ -26,7 +26,7 @@ ROWS = 1000
 def store(lake: Lake, spool: Spool, staging: Staging | None = None) -> int:
     """Run a query whose rows are spooled; return how many rows the answer promises."""
     request = Execute(session_id="s", operation_id="o", sql="", inline_bytes=0, owner="ann")
-    frame = lake.session.range(0, ROWS, 1, 3).select("id", F.col("id").alias("ID2"))
+    frame = lake.session.range(0, ROWS, 1, 3).select("id", F.col("id").alias("ID"))
     results = ResultStore(spool, direct_bytes=1, staging=staging)
     return results.store(frame, Operation("o"), request).rows
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate_server.core.model.runs import RunMetrics, Strategy
+from tidegate_server.core.model.runs import Attempt, RunMetrics, Strategy
 from tidegate_server.core.refresh.request import PastRun
 from tidegate_server.engine.planning.cost import Way, Work, predict, worth_recording
 
@@ -71,9 +71,21 @@ def test_ways_learn_apart() -> None:
     assert predict(Way.OVERWRITE, WORK, (rewrite(3.0), full, full)) == full.seconds
 
 
-def test_a_way_without_runs_is_corrected_as_the_others_are() -> None:
-    slow = past(4 * predict(Way.OVERWRITE, WORK, ()))
-    assert predict(Way.REWRITE, WORK, (slow,)) == 4 * predict(Way.REWRITE, WORK, ())
+@pytest.mark.parametrize(("times", "transferred"), [(4.0, 2.0), (0.5, 0.5)])
+def test_a_way_without_runs_is_corrected_by_the_others(times: float, transferred: float) -> None:
+    run = past(times * predict(Way.OVERWRITE, WORK, ()))
+    predicted = predict(Way.REWRITE, WORK, (run,))
+    assert predicted == pytest.approx(transferred * predict(Way.REWRITE, WORK, ()))
+
+
+def test_an_attempt_counts_for_its_way_and_not_for_full_refreshes() -> None:
+    listed = predict(Way.OVERWRITE, WORK, ())
+    attempt = Attempt(way="RECOMPUTE", rows_read=WORK.rows_read, seconds=3 * listed)
+    full = past(4 * listed)
+    run = replace(full, metrics=replace(full.metrics, attempt=attempt, affected_keys=7))
+    assert predict(Way.OVERWRITE, WORK, (run,) * 3) == pytest.approx(listed)
+    keys = replace(WORK, rows_written=7)
+    assert predict(Way.RECOMPUTE, keys, (run,) * 3) == pytest.approx(4 * listed)
 
 
 def test_a_single_slow_run_is_no_reason_to_leave_a_way() -> None:

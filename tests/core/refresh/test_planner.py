@@ -244,6 +244,16 @@ def test_a_full_refresh_says_why_it_is_not_incremental(evidence: Evidence, code:
     assert plan.vector == FULL.vector
 
 
+def test_what_was_spent_does_not_count_against_going_on() -> None:
+    small = replace(LARGE, rows_in_sources=5_000, rows_in_changed=5_000, rows_in_table=1_000)
+    assert plan_incremental(ORDER, FULL, small).reason_code == "FULL_IS_CHEAPER"
+    plan = plan_incremental(ORDER, FULL, replace(small, spent=1.5))
+    assert (plan.strategy, plan.predicted_seconds) == (
+        Strategy.INCREMENTAL,
+        plan_incremental(ORDER, FULL, small).rejected[0].cost,
+    )
+
+
 def test_groups_that_are_added_up_may_be_many() -> None:
     many = replace(LARGE, affected_keys=400_000, algebraic=True)
     assert plan_incremental(ORDER, FULL, many).reason_code == "GROUPS_COMBINED"
@@ -286,6 +296,39 @@ def test_rows_are_appended_to_small_tables_too() -> None:
     assert plan_incremental(ORDER, FULL, small).strategy is Strategy.INCREMENTAL
 
 
+def _past(strategy: Strategy, seconds: float) -> PastRun:
+    reason = "KEYS_AFFECTED" if strategy is Strategy.INCREMENTAL else "FULL_IS_CHEAPER"
+    return PastRun(strategy=strategy, seconds=seconds, metrics=RunMetrics(), reason_code=reason)
+
+
+@pytest.mark.parametrize("fulls", range(12))
+def test_the_slower_way_is_tried_once_when_that_costs_little(fulls: int) -> None:
+    table = replace(LARGE, rows_in_sources=8_000_000, rows_in_changed=8_000_000, rows_in_table=10)
+    history = (_past(Strategy.FULL, 3.5),) * fulls
+    plan = plan_incremental(replace(ORDER, history=history), FULL, replace(table, affected_keys=1))
+    assert plan.predicted_seconds is not None
+    assert plan.full_seconds is not None
+    tried = plan.strategy is Strategy.INCREMENTAL
+    if tried:
+        assert plan.predicted_seconds > plan.full_seconds
+        assert "tried" in plan.reason_text
+    else:
+        assert plan.reason_code == "FULL_IS_CHEAPER"
+    # 0.1 s more than a full refresh is a twentieth of one full refresh, not of none.
+    assert tried is (fulls >= 1)
+    known = (*history, _past(Strategy.INCREMENTAL, 9.0))
+    again = plan_incremental(replace(ORDER, history=known), FULL, table)
+    assert again.strategy is Strategy.FULL
+
+
+def test_a_way_that_cannot_be_faster_is_not_tried() -> None:
+    table = replace(LARGE, rows_in_sources=1_000, rows_in_changed=1_000, rows_in_table=90)
+    costly = replace(table, affected_keys=9, changes=LARGE.changes)
+    order = replace(ORDER, history=(_past(Strategy.FULL, 0.1),) * 20)
+    plan = plan_incremental(order, FULL, costly)
+    assert (plan.strategy, plan.reason_code) == (Strategy.FULL, "FULL_IS_CHEAPER")
+
+
 @pytest.mark.parametrize(
     ("rows", "after_incremental", "after_full"),
     [(9_000_000, "FULL", "FULL"), (11_000_000, "INCREMENTAL", "FULL")]
@@ -297,8 +340,8 @@ def test_a_table_becomes_incremental_only_when_it_pays(
     table = replace(LARGE, rows_in_sources=rows, rows_in_changed=rows, rows_in_table=1_000)
 
     def after(strategy: Strategy) -> str:
-        past = PastRun(strategy=strategy, seconds=1.0, metrics=RunMetrics())
-        order = replace(ORDER, history=(past,))
+        known = _past(Strategy.INCREMENTAL, 1.0)
+        order = replace(ORDER, history=(_past(strategy, 1.0), known))
         return plan_incremental(order, FULL, table).strategy.value
 
     plan = plan_incremental(ORDER, FULL, table)

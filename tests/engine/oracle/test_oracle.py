@@ -23,7 +23,7 @@ from tests.engine.oracle.tally import Tally
 from tests.support.fixtures.spark import IcebergLake, Lake
 from tests.support.full_run import FULL
 
-TABLES_EACH, STEPS, DEPTH = (25, 6, 3) if FULL else (4, 1, 2)
+TABLES_EACH, STEPS, DEPTH = (25, 6, 3) if FULL else (3, 1, 2)
 STREAMS = int(os.environ.get("TIDEGATE_ORACLE_STREAMS", "200" if FULL else "1"))
 # A build machine judges every change by the same streams.
 FIRST = 1 if os.environ.get("CI") else random.SystemRandom().randrange(10**9)

@@ -83,6 +83,17 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """An incremental refresh that was given up for a full one."""
+
+    way: str
+    """How the rows were to reach the table, as the cost model names it."""
+    rows_read: int
+    """The rows that it would have read."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunMetrics:
     """Amounts read and written by a run; None if unknown."""
 
@@ -98,6 +109,7 @@ class RunMetrics:
     predicted_seconds: float | None = None
     full_seconds: float | None = None
     """Predicted duration of a full refresh."""
+    attempt: Attempt | None = None
     expectations: Mapping[str, int] = field(default_factory=dict)
     """By name: rows that broke an expectation, key values that violate the key, and 1 for a broken
     assertion."""

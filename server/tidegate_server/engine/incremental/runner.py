@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -144,6 +145,7 @@ class StepRunner:
     _change: Weighted | None = None
     _sources: dict[str, ChangedSource] = field(default_factory=dict)
     _builder: DeltaBuilder = field(init=False)
+    _started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         self._builder = DeltaBuilder(
@@ -176,7 +178,8 @@ class StepRunner:
 
     def _accept(self, affected: int | None) -> None:
         """Plan again with the number of affected keys, None if rows are not found by keys."""
-        evidence = replace(self.evidence, affected_keys=affected)
+        spent = time.monotonic() - self._started
+        evidence = replace(self.evidence, affected_keys=affected, spent=spent)
         plan = plan_incremental(self.context.order, self.full, evidence)
         if plan.strategy is not Strategy.INCREMENTAL:
             raise DeclinedError(plan)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
-from tidegate_server.core.model.runs import Strategy
+from tidegate_server.core.model.runs import Attempt, Strategy
 from tidegate_server.core.refresh.request import RefreshPlan
 from tidegate_server.engine.incremental.apply import ConsolidatedDelta
 from tidegate_server.engine.incremental.evidence import (
@@ -23,7 +24,12 @@ from tidegate_server.engine.incremental.runner import (
     StepRunner,
     planned_once,
 )
-from tidegate_server.engine.planning.planner import incremental_work, plan_incremental
+from tidegate_server.engine.planning.planner import (
+    Evidence,
+    incremental_work,
+    plan_incremental,
+    would_be_full,
+)
 from tidegate_server.engine.query.resolution import Tables
 from tidegate_server.engine.storage.commit_record import IncrementalState, RowPreconditions
 
@@ -46,6 +52,10 @@ class IncrementalWork:
     """The state to record, from which the next refresh continues."""
     preconditions: RowPreconditions | None = None
     """The result to record; None if this refresh has not checked them."""
+    attempt: Attempt | None = None
+    """The incremental refresh that was given up."""
+    recorded_in_vain: bool = False
+    """Whether the change is too large to continue from anything that could be recorded."""
 
 
 def prepare(context: RefreshContext, tables: Tables, full: RefreshPlan) -> IncrementalWork:
@@ -56,6 +66,7 @@ def prepare(context: RefreshContext, tables: Tables, full: RefreshPlan) -> Incre
     order, query, last, frozen_at = context.order, context.query, context.last, context.frozen_at
     findings = gather(order, context.spark, context.format, tables, query, last, frozen_at)
     continuation = continuation_of(order, query, last.record, frozen_at)
+    started = time.monotonic()
     try:
         return _choose(context, full, findings, continuation)
     except NotFollowingError as failed:
@@ -63,7 +74,11 @@ def prepare(context: RefreshContext, tables: Tables, full: RefreshPlan) -> Incre
             obstacle=failed.obstacle,
             preconditions=failed.broken or continuation.preconditions,
         )
+        evidence = evidence_of(order, query, findings, continuation, frozen_at)
+        lost = _attempt(evidence, started)
         work = _choose(context, full, findings, again)
+        if work.plan.strategy is Strategy.FULL:
+            work = replace(work, attempt=work.attempt or lost)
         return replace(work, preconditions=failed.broken)
 
 
@@ -73,13 +88,17 @@ def _choose(
     evidence = evidence_of(context.order, context.query, findings, continuation, context.frozen_at)
     plan = plan_incremental(context.order, full, evidence)
     if plan.strategy is not Strategy.INCREMENTAL:
-        return IncrementalWork(plan=plan)
+        return IncrementalWork(plan=plan, recorded_in_vain=_in_vain(context, evidence))
+    started = time.monotonic()
     runner = StepRunner(context, findings.changes, continuation, evidence, full, plan)
     try:
         with planned_once(context.spark, evidence.few):
             runner.run()
     except DeclinedError as declined:
-        return IncrementalWork(plan=declined.plan)
+        # The way that was chosen, not the one that the runner may have turned to.
+        attempt = _attempt(evidence, started)
+        in_vain = _in_vain(context, runner.evidence)
+        return IncrementalWork(plan=declined.plan, attempt=attempt, recorded_in_vain=in_vain)
     _, work = incremental_work(runner.evidence)
     return IncrementalWork(
         plan=runner.plan,
@@ -90,3 +109,22 @@ def _choose(
         incremental=runner.incremental,
         preconditions=continuation.preconditions,
     )
+
+
+def _attempt(evidence: Evidence, started: float) -> Attempt:
+    way, work = incremental_work(evidence)
+    seconds = time.monotonic() - started
+    return Attempt(way=way.value, rows_read=work.rows_read, seconds=seconds)
+
+
+def _in_vain(context: RefreshContext, evidence: Evidence) -> bool:
+    """Say whether this refresh would be full even if the last one had recorded its state."""
+    query = context.query
+    continuing = replace(
+        evidence,
+        obstacles=(),
+        algebraic=evidence.algebraic or query.totals is not None,
+        recorded=query.totals is not None,
+        leading=query.first is not None,
+    )
+    return would_be_full(context.order, continuing)

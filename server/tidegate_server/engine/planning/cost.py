@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from statistics import median, median_low
 
@@ -22,6 +23,11 @@ recording adds about a quarter to a full refresh."""
 _LEARNED_FROM = 5
 _TRUSTED = (0.1, 10.0)
 
+_OPTIMISM = 0.25
+"""The share of its predicted seconds that a way without runs may take at best."""
+_REGRET = 0.05
+"""The share of a table's refresh time that trials of such a way may be expected to cost."""
+
 
 class Way(Enum):
     """How rows reach the table."""
@@ -38,7 +44,11 @@ _WAYS: Mapping[str, Way] = {
     Reason.ROWS_APPENDED: Way.APPEND,
     Reason.KEYS_AFFECTED: Way.RECOMPUTE,
 }
-"""The way that an incremental refresh's reason implies."""
+
+
+def way_of(reason_code: str) -> Way:
+    """Return the way that an incremental refresh's reason implies."""
+    return _WAYS.get(reason_code, Way.REWRITE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +95,23 @@ def predict(way: Way, work: Work, history: Sequence[PastRun], cores: int = MEASU
     return _list_price(way, work, cores) * _correction(way, history, cores)
 
 
+def worth_a_trial(
+    way: Way, work: Work, full: float, history: Sequence[PastRun], cores: int = MEASURED_CORES
+) -> bool:
+    """Say whether to refresh in a way only to learn what it takes.
+
+    Only its own runs correct the price of a way well. Without trials, a table whose full refreshes
+    seem cheaper would be refreshed fully for ever.
+
+    :param full: the predicted seconds of a full refresh, which seems to be cheaper.
+    """
+    if any(way in _ways(run) for run in history):
+        return False
+    predicted = predict(way, work, history, cores)
+    allowed = _REGRET * sum(run.seconds for run in history)
+    return _OPTIMISM * predicted < full and predicted - full <= allowed
+
+
 def worth_recording(full: Work, history: Sequence[PastRun]) -> bool:
     """Say whether a full refresh should record totals for incremental ones.
 
@@ -110,39 +137,67 @@ def _list_price(way: Way, work: Work, cores: int = MEASURED_CORES) -> float:
 def _correction(way: Way, history: Sequence[PastRun], cores: int) -> float:
     """Return the median ratio of this table's last runs to the list price.
 
-    Runs of all other ways count as one run: a slow machine or a costly query slows every way. A
-    single slow run, for example on a JVM that has just started, should not rule out a way
-    permanently.
+    Runs of all other ways count as one run. A single slow run, for example on a JVM that has just
+    started, should not rule out a way permanently.
     """
     own = _ratios(history, lambda w: w is way, cores)
     others = _ratios(history, lambda w: w is not way, cores)
-    known = [*own, median(others)] if others else own
+    known = [*own, _transferred(median(others))] if others else own
     low, high = _TRUSTED
     return min(max(median_low(known), low), high) if known else 1.0
+
+
+def _transferred(ratio: float) -> float:
+    """Return what the ratio of one way to its list price says about another way.
+
+    A slow machine makes every way slower, a costly sort or aggregation mainly those that process
+    all rows. Which of them it is cannot be known, so both count the same.
+    """
+    return math.sqrt(ratio) if ratio > 1 else ratio
 
 
 def _ratios(
     history: Sequence[PastRun], wanted: Callable[[Way], bool], cores: int = MEASURED_CORES
 ) -> list[float]:
     """Return the newest runs' durations as multiples of the list price."""
-    ratios = []
-    for run in history:
-        way, read = _way_of(run), run.metrics.rows_read
-        if way is not None and wanted(way) and read is not None:
-            work = Work(
-                rows_read=read,
-                rows_written=run.metrics.rows_written or 0,
-                rows_changed=run.rows_changed,
-            )
-            ratios.append(run.seconds / _list_price(way, work, cores))
+    ratios = [
+        seconds / _list_price(way, work, cores)
+        for run in history
+        for way, work, seconds in _samples(run)
+        if wanted(way)
+    ]
     return ratios[:_LEARNED_FROM]
 
 
-def _way_of(run: PastRun) -> Way | None:
+def _ways(run: PastRun) -> tuple[Way, ...]:
+    """Return the ways that a run went or tried."""
     match run.strategy:
-        case Strategy.FULL:
-            return Way.OVERWRITE
         case Strategy.INCREMENTAL:
-            return _WAYS.get(run.reason_code, Way.REWRITE)
+            return (way_of(run.reason_code),)
+        case Strategy.FULL:
+            attempt = run.metrics.attempt
+            return (Way.OVERWRITE,) if attempt is None else (Way.OVERWRITE, Way(attempt.way))
         case _:
-            return None
+            return ()
+
+
+def _samples(run: PastRun) -> Iterator[tuple[Way, Work, float]]:
+    """Yield the ways of which a run shows the duration, each with its work and seconds."""
+    metrics, attempt = run.metrics, run.metrics.attempt
+    if metrics.rows_read is None:
+        return
+    written, changed = metrics.rows_written or 0, run.rows_changed
+    work = Work(rows_read=metrics.rows_read, rows_written=written, rows_changed=changed)
+    match run.strategy:
+        case Strategy.INCREMENTAL:
+            yield way_of(run.reason_code), work, run.seconds
+        case Strategy.FULL if attempt is not None:
+            # The full refresh is part of what the choice of this way cost.
+            keys = metrics.affected_keys or 0
+            tried = replace(work, rows_read=attempt.rows_read, rows_written=keys)
+            yield Way(attempt.way), tried, run.seconds
+            yield Way.OVERWRITE, work, max(run.seconds - attempt.seconds, 0.0)
+        case Strategy.FULL:
+            yield Way.OVERWRITE, work, run.seconds
+        case _:
+            return

@@ -27,6 +27,7 @@ from tidegate_server.engine.planning.cost import (
     Way,
     Work,
     predict,
+    worth_a_trial,
     worth_recording,
 )
 from tidegate_server.engine.planning.region import ImmutableRegion
@@ -64,6 +65,8 @@ class Evidence:
     rows_in_table: int = 0
     affected_keys: int | None = None
     """None before they are number_of."""
+    spent: float = 0.0
+    """Seconds that the incremental refresh has taken so far."""
     cores: int = MEASURED_CORES
     """Those of the cluster."""
 
@@ -195,18 +198,20 @@ def plan_incremental(order: RefreshOrder, full: RefreshPlan, evidence: Evidence)
         return replace(plan, reason_code=code, reason_text=text)
     if evidence.obstacles:
         return _reject(plan, evidence.obstacles)
-    seconds = _seconds(order, evidence)
-    plan = replace(plan, predicted_seconds=seconds[0], full_seconds=seconds[1])
-    if order.policy is RefreshPolicy.AUTO:
-        reason = _not_worth(order, evidence, *seconds)
-        if reason is not None:
-            return replace(_reject(plan, (reason,), seconds[0]), predicted_seconds=seconds[1])
+    incremental, whole = _seconds(order, evidence)
+    plan = replace(plan, predicted_seconds=incremental, full_seconds=whole)
     code, text = _reason_for_incremental(evidence)
+    if order.policy is RefreshPolicy.AUTO:
+        reason = _not_worth(order, evidence, incremental, whole)
+        if reason is not None and not _is_trial(order, evidence, reason, whole):
+            return replace(_reject(plan, (reason,), incremental), predicted_seconds=whole)
+        if reason is not None:
+            text += "; tried to learn how long it takes"
     cheaper = Rejection(
         strategy=Strategy.FULL.value,
         reason_code=Reason.INCREMENTAL_CHOSEN,
-        reason_text=f"a full refresh was expected to take {seconds[1]:.1f} s",
-        cost=seconds[1],
+        reason_text=f"a full refresh was expected to take {whole:.1f} s",
+        cost=whole,
     )
     return replace(
         plan,
@@ -217,11 +222,20 @@ def plan_incremental(order: RefreshOrder, full: RefreshPlan, evidence: Evidence)
     )
 
 
-def records_totals(order: RefreshOrder, rows_in_sources: int) -> bool:
-    """Say whether a full refresh records totals for incremental ones."""
+def records_totals(order: RefreshOrder, rows_in_sources: int, *, in_vain: bool = False) -> bool:
+    """Say whether a full refresh records totals for incremental ones.
+
+    :param in_vain: whether this refresh would be full with recorded totals, too.
+    """
     if order.policy is RefreshPolicy.AUTO:
-        return worth_recording(Work(rows_read=rows_in_sources, rows_written=0), order.history)
+        whole = Work(rows_read=rows_in_sources, rows_written=0)
+        return not in_vain and worth_recording(whole, order.history)
     return order.policy is not RefreshPolicy.FULL
+
+
+def would_be_full(order: RefreshOrder, evidence: Evidence) -> bool:
+    """Say whether a refresh would be full, because of its cost, even if nothing ruled it out."""
+    return _not_worth(order, evidence, *_seconds(order, evidence)) is not None
 
 
 def with_region(plan: RefreshPlan, order: RefreshOrder, region: ImmutableRegion) -> RefreshPlan:
@@ -365,10 +379,18 @@ def _not_worth(
         return Obstacle(code=Reason.TOO_MANY_KEYS, text=text)
     before = order.history[0].strategy if order.history else None
     margin = HYSTERESIS if before is Strategy.FULL else 1.0
-    if margin * incremental > full:
+    if margin * incremental - evidence.spent > full:
         text = f"an incremental refresh was expected to take {incremental:.1f} s, not {full:.1f} s"
         return Obstacle(code=Reason.FULL_IS_CHEAPER, text=text)
     return None
+
+
+def _is_trial(order: RefreshOrder, evidence: Evidence, reason: Obstacle, full: float) -> bool:
+    """Say whether to run the dearer incremental refresh, to learn what it takes."""
+    way, work = incremental_work(evidence)
+    return reason.code is Reason.FULL_IS_CHEAPER and worth_a_trial(
+        way, work, full, order.history, evidence.cores
+    )
 
 
 def _reason_for_incremental(evidence: Evidence) -> tuple[Reason, str]:

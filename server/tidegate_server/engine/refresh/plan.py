@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.core.model.reasons import Reason
-from tidegate_server.core.model.runs import Rejection, Strategy
+from tidegate_server.core.model.runs import Attempt, Rejection, Strategy
 from tidegate_server.core.model.versions import Source, SourceKind, is_streaming
 from tidegate_server.core.refresh.request import (
     Recompute,
@@ -36,6 +37,7 @@ from tidegate_server.engine.incremental.runner import RefreshContext
 from tidegate_server.engine.incremental.strategy import IncrementalWork, prepare
 from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.jvm.references import release_references
+from tidegate_server.engine.planning.cost import way_of
 from tidegate_server.engine.planning.planner import (
     plan_refresh,
     records_totals,
@@ -296,6 +298,7 @@ def _other_sources(
 
 
 def _prepare(context: RefreshContext, tables: Tables, full: RefreshPlan) -> IncrementalWork:
+    started = time.monotonic()
     try:
         return prepare(context, tables, full)
     except ServerError:
@@ -304,7 +307,8 @@ def _prepare(context: RefreshContext, tables: Tables, full: RefreshPlan) -> Incr
         # If an incremental rule fails, the full query may still succeed.
         context.check()
         logger.exception("%s cannot be refreshed incrementally", context.order.name)
-        return IncrementalWork(plan=full_after_failure(full, failed))
+        seconds = time.monotonic() - started
+        return full_after_failure(full, failed, rows_read=context.query.rows, seconds=seconds)
 
 
 def with_steps(planned: PlannedRefresh) -> PlannedRefresh:
@@ -325,7 +329,7 @@ def _full_steps(planned: PlannedRefresh) -> tuple[Step, ...]:
         task.is_partial
         or planned.fingerprint is None
         or planned.known_broken is not None
-        or not records_totals(order, query.rows)
+        or not records_totals(order, query.rows, in_vain=planned.prepared.recorded_in_vain)
     ):
         return full_steps(task)
     recording = None
@@ -336,21 +340,31 @@ def _full_steps(planned: PlannedRefresh) -> tuple[Step, ...]:
     return full_steps(task, checks=bool(query.preconditions), recording=recording)
 
 
-def full_after_failure(plan: RefreshPlan, failure: Exception) -> RefreshPlan:
-    """Return a full refresh to replace a failed incremental one."""
+def full_after_failure(
+    plan: RefreshPlan, failure: Exception, *, rows_read: int, seconds: float
+) -> IncrementalWork:
+    """Return the full refresh that replaces a failed incremental one.
+
+    :param plan: of the failed refresh, or the full one from which it was derived.
+    :param rows_read: the rows that the failed refresh was to read.
+    :param seconds: what it took.
+    """
     if isinstance(failure, DiffMismatchError):
         code, text = Reason.TABLE_DIFFERS, str(failure)
     else:
         headline = to_server_error(failure).headline
         code, text = Reason.INCREMENTAL_FAILED, " ".join(headline.split())
     rejection = Rejection(strategy=Strategy.INCREMENTAL.value, reason_code=code, reason_text=text)
-    return replace(
+    full = replace(
         plan,
         strategy=Strategy.FULL,
         reason_code=code,
         reason_text=text,
         rejected=(rejection,),
     )
+    way = way_of(plan.reason_code)
+    attempt = Attempt(way=way.value, rows_read=rows_read, seconds=seconds)
+    return IncrementalWork(plan=full, attempt=attempt)
 
 
 def _check_policy(planned: PlannedRefresh) -> None:

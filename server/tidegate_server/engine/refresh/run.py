@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -102,6 +103,7 @@ def _refresh(
 ) -> RefreshOutcome:
     if is_streaming(order.sources):
         return ingest(order, task, session, format, operation)
+    began = time.monotonic()
     with ExitStack() as resources:
         with looked_up_once(session, order.tables):
             planned = plan_recompute(order, task, session, format, operation.check, resources)
@@ -118,7 +120,7 @@ def _refresh(
             return RefreshOutcome(plan=plan, from_version=None, to_version=last.version)
         check_epoch(order, last)
         operation.check()
-        outcome = _execute(planned, session, format, operation, resources)
+        outcome = _execute(planned, session, format, operation, resources, began)
         return replace(outcome, sources=planned.order.sources)
 
 
@@ -128,7 +130,12 @@ def _execute(
     format: TableFormat,
     operation: Operation,
     resources: ExitStack,
+    began: float,
 ) -> RefreshOutcome:
+    """Run the plan.
+
+    :param began: when planning began, by the monotonic clock.
+    """
     if planned.plan.strategy is Strategy.NO_DATA:
         return _without_work(planned.plan, planned.last)
     planned = _list_source_files(planned)
@@ -140,8 +147,13 @@ def _execute(
         except Exception as failed:
             operation.check()
             logger.exception("%s is refreshed fully instead", planned.order.name)
-            plan = full_after_failure(planned.plan, failed)
-            planned = with_steps(replace(planned, prepared=IncrementalWork(plan=plan)))
+            work = full_after_failure(
+                planned.plan,
+                failed,
+                rows_read=planned.prepared.rows_read,
+                seconds=time.monotonic() - began,
+            )
+            planned = with_steps(replace(planned, prepared=work))
     return _outcome(planned, _compute_and_replace(planned, session, format, operation, resources))
 
 
@@ -309,6 +321,7 @@ def _outcome(planned: PlannedRefresh, written: Written) -> RefreshOutcome:
             affected_keys=plan.affected_keys,
             predicted_seconds=plan.predicted_seconds,
             full_seconds=plan.full_seconds,
+            attempt=planned.prepared.attempt,
             expectations=written.expectations,
         ),
         data_timestamp=planned.order.logical_time,
