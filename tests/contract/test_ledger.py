@@ -179,6 +179,7 @@ def test_commits_are_the_runs_that_made_a_version(ledger: SqlLedger) -> None:
     ledger.record(_finished_run(6, to_version=1, table_id="t-2"))
     assert [r.refresh_id for r in ledger.commits("t-1", 10)] == ["r-2", "r-1"]
     assert [r.refresh_id for r in ledger.commits("t-1", 1)] == ["r-2"]
+    assert [r.refresh_id for r in ledger.commits(None, 10)] == ["r-6", "r-2", "r-1"]
 
 
 def test_old_runs_are_forgotten_but_not_a_tables_vector(ledger: SqlLedger) -> None:

@@ -78,6 +78,16 @@ def test_a_way_without_runs_is_corrected_by_the_others(times: float, transferred
     assert predicted == pytest.approx(transferred * predict(Way.REWRITE, WORK, ()))
 
 
+def test_other_tables_show_the_price_of_a_way_that_the_table_has_not_gone() -> None:
+    listed = predict(Way.REWRITE, WORK, ())
+    elsewhere = (rewrite(3.0), rewrite(5.0), rewrite(3.0))
+    full = past(4 * predict(Way.OVERWRITE, WORK, ()))
+    assert predict(Way.REWRITE, WORK, (full,), elsewhere=elsewhere) == pytest.approx(3 * listed)
+    own = (rewrite(1.0), rewrite(1.0), full)
+    assert predict(Way.REWRITE, WORK, own, elsewhere=elsewhere) == pytest.approx(listed)
+    assert predict(Way.OVERWRITE, WORK, (full,), elsewhere=elsewhere) == full.seconds
+
+
 def test_an_attempt_counts_for_its_way_and_not_for_full_refreshes() -> None:
     listed = predict(Way.OVERWRITE, WORK, ())
     attempt = Attempt(way="RECOMPUTE", rows_read=WORK.rows_read, seconds=3 * listed)

@@ -247,7 +247,7 @@ class FakeLedger:
         found = [run for run in self.history if table_id in (None, run.table_id)]
         return tuple(reversed(found))[:limit]
 
-    def commits(self, table_id: str, limit: int) -> tuple[RefreshRun, ...]:
+    def commits(self, table_id: str | None, limit: int) -> tuple[RefreshRun, ...]:
         found = [run for run in self.runs(table_id) if run.to_version is not None]
         return tuple(
             run

@@ -148,6 +148,8 @@ class RefreshOrder:
     checkpoint_floor: int = 0
     history: tuple[PastRun, ...] = ()
     """The table's last runs, newest first."""
+    elsewhere: tuple[PastRun, ...] = ()
+    """The last runs of other tables, newest first."""
     has_consumers: bool = False
     """Whether other materialized tables read this one; changes are then kept minimal."""
     executor: str = ""

@@ -86,28 +86,33 @@ class Work:
     rows_changed: int = 0
 
 
-def predict(way: Way, work: Work, history: Sequence[PastRun], cores: int = MEASURED_CORES) -> float:
+def predict(
+    way: Way,
+    work: Work,
+    history: Sequence[PastRun],
+    cores: int = MEASURED_CORES,
+    elsewhere: Sequence[PastRun] = (),
+) -> float:
     """Return the predicted seconds.
 
     :param history: the table's last runs, newest first.
     :param cores: those of the cluster, by which the price of rows is divided.
+    :param elsewhere: the last runs of other tables, newest first.
     """
-    return _list_price(way, work, cores) * _correction(way, history, cores)
+    return _list_price(way, work, cores) * _correction(way, history, cores, elsewhere)
 
 
-def worth_a_trial(
-    way: Way, work: Work, full: float, history: Sequence[PastRun], cores: int = MEASURED_CORES
-) -> bool:
+def worth_a_trial(way: Way, predicted: float, full: float, history: Sequence[PastRun]) -> bool:
     """Say whether to refresh in a way only to learn what it takes.
 
     Only its own runs correct the price of a way well. Without trials, a table whose full refreshes
     seem cheaper would be refreshed fully for ever.
 
-    :param full: the predicted seconds of a full refresh, which seems to be cheaper.
+    :param predicted: the predicted seconds of the refresh.
+    :param full: those of a full refresh, which seems to be cheaper.
     """
     if any(way in _ways(run) for run in history):
         return False
-    predicted = predict(way, work, history, cores)
     allowed = _REGRET * sum(run.seconds for run in history)
     return _OPTIMISM * predicted < full and predicted - full <= allowed
 
@@ -134,15 +139,24 @@ def _list_price(way: Way, work: Work, cores: int = MEASURED_CORES) -> float:
     return price.fixed + rows * MEASURED_CORES / cores
 
 
-def _correction(way: Way, history: Sequence[PastRun], cores: int) -> float:
-    """Return the median ratio of this table's last runs to the list price.
+def _correction(
+    way: Way, history: Sequence[PastRun], cores: int, elsewhere: Sequence[PastRun]
+) -> float:
+    """Return the median ratio of last runs to the list price.
 
-    Runs of all other ways count as one run. A single slow run, for example on a JVM that has just
-    started, should not rule out a way permanently.
+    These are the table's own runs of the way, and all others as one run, since a single slow run,
+    for example on a JVM that has just started, should not rule out a way permanently. Without own
+    ones, those of the way of other tables show how fast the machine is.
     """
     own = _ratios(history, lambda w: w is way, cores)
     others = _ratios(history, lambda w: w is not way, cores)
-    known = [*own, _transferred(median(others))] if others else own
+    alike = [] if own else _ratios(elsewhere, lambda w: w is way, cores)
+    if alike:
+        known = [median(alike)]
+    elif others:
+        known = [*own, _transferred(median(others))]
+    else:
+        known = own
     low, high = _TRUSTED
     return min(max(median_low(known), low), high) if known else 1.0
 

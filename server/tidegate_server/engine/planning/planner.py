@@ -203,7 +203,7 @@ def plan_incremental(order: RefreshOrder, full: RefreshPlan, evidence: Evidence)
     code, text = _reason_for_incremental(evidence)
     if order.policy is RefreshPolicy.AUTO:
         reason = _not_worth(order, evidence, incremental, whole)
-        if reason is not None and not _is_trial(order, evidence, reason, whole):
+        if reason is not None and not _is_trial(order, evidence, reason, incremental, whole):
             return replace(_reject(plan, (reason,), incremental), predicted_seconds=whole)
         if reason is not None:
             text += "; tried to learn how long it takes"
@@ -358,9 +358,9 @@ def incremental_work(evidence: Evidence) -> tuple[Way, Work]:
 def _seconds(order: RefreshOrder, evidence: Evidence) -> tuple[float, float]:
     """Return the predicted seconds of the incremental and the full refresh."""
     way, work = incremental_work(evidence)
-    incremental = predict(way, work, order.history, evidence.cores)
     whole = Work(rows_read=evidence.rows_in_sources, rows_written=evidence.rows_in_table)
-    return incremental, predict(Way.OVERWRITE, whole, order.history, evidence.cores)
+    known = order.history, evidence.cores, order.elsewhere
+    return predict(way, work, *known), predict(Way.OVERWRITE, whole, *known)
 
 
 def _not_worth(
@@ -385,12 +385,13 @@ def _not_worth(
     return None
 
 
-def _is_trial(order: RefreshOrder, evidence: Evidence, reason: Obstacle, full: float) -> bool:
+def _is_trial(
+    order: RefreshOrder, evidence: Evidence, reason: Obstacle, incremental: float, full: float
+) -> bool:
     """Say whether to run the dearer incremental refresh, to learn what it takes."""
-    way, work = incremental_work(evidence)
-    return reason.code is Reason.FULL_IS_CHEAPER and worth_a_trial(
-        way, work, full, order.history, evidence.cores
-    )
+    way, _ = incremental_work(evidence)
+    cheaper = reason.code is Reason.FULL_IS_CHEAPER
+    return cheaper and worth_a_trial(way, incremental, full, order.history)
 
 
 def _reason_for_incremental(evidence: Evidence) -> tuple[Reason, str]:

@@ -47,6 +47,7 @@ from tidegate_server.gateway.scheduler.base import Ledger
 log = logging.getLogger(__name__)
 
 _PAST_RUNS = 20
+_RUNS_ELSEWHERE = 40
 
 _OPTIONS = "materialized-table."
 _POLICIES: Mapping[LogicalRefreshMode, RefreshPolicy] = {
@@ -193,6 +194,7 @@ def refresh_order(
     epoch: int,
     asked_at: datetime,
     history: Iterable[RefreshRun] = (),
+    elsewhere: Iterable[RefreshRun] = (),
     has_consumers: bool = False,
     engine: str = "",
 ) -> RefreshOrder:
@@ -225,6 +227,7 @@ def refresh_order(
         distribution=definition.distribution,
         checkpoint_floor=state.checkpoint_floor,
         history=past_runs(history),
+        elsewhere=past_runs(elsewhere),
         has_consumers=has_consumers,
         executor=table.executor,
         engine=engine,
@@ -281,7 +284,9 @@ def informed_order(
         refresh_id=refresh_id,
         epoch=epoch,
         asked_at=asked_at,
-        history=ledger.runs(table.id, limit=_PAST_RUNS),
+        # Not those without an effect: a table that is refreshed often would soon have no others.
+        history=ledger.commits(table.id, _PAST_RUNS),
+        elsewhere=[r for r in ledger.commits(None, _RUNS_ELSEWHERE) if r.table_id != table.id],
         has_consumers=bool(catalog.consumers(table.storage)),
         engine=engine_of(table, request, ledger.last_success, engines),
     )

@@ -147,8 +147,8 @@ class Ledger(Protocol):
         """Return runs newest first, of one table or of all."""
         ...
 
-    def commits(self, table_id: str, limit: int) -> tuple[RefreshRun, ...]:
-        """Return a table's successful runs that made a version, newest first."""
+    def commits(self, table_id: str | None, limit: int) -> tuple[RefreshRun, ...]:
+        """Return the successful runs of one table or of all that made a version, newest first."""
         ...
 
     def unfinished_runs(self) -> tuple[RefreshRun, ...]:

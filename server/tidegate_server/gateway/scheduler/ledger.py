@@ -7,7 +7,18 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, exists, func, insert, or_, select, update
+from sqlalchemy import (
+    Connection,
+    Row,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from tidegate_server.core.model.names import TableName
@@ -136,11 +147,11 @@ class SqlLedger:
         with self._database.read() as connection:
             return tuple(_to_run(row) for row in connection.execute(newest))
 
-    def commits(self, table_id: str, limit: int) -> tuple[RefreshRun, ...]:
+    def commits(self, table_id: str | None, limit: int) -> tuple[RefreshRun, ...]:
         newest = (
             select(r)
             .where(
-                r.c.table_id == table_id,
+                true() if table_id is None else r.c.table_id == table_id,
                 r.c.state == RunState.SUCCEEDED.value,
                 r.c.action != Strategy.NO_DATA.value,
                 r.c.to_version.is_not(None),
