@@ -161,12 +161,17 @@ def test_explain_refresh_answers_the_plan_and_runs_nothing(world: World) -> None
 def test_explain_plans_with_what_a_run_plans_with(world: World) -> None:
     make(world, "m", "t1")
     make(world, "n", "m")
-    ended = finished(table_id=world.table("m").id, action=Strategy.FULL, **SUCCEEDED)
-    world.ledger.history.append(ended)
+    for table in ("m", "n"):
+        id_ = world.table(table).id
+        ended = finished(table_id=id_, action=Strategy.FULL, to_version=1, **SUCCEEDED)
+        world.ledger.history.append(ended)
+        idle = finished(table_id=id_, action=Strategy.NO_DATA, to_version=1, **SUCCEEDED)
+        world.ledger.history.append(idle)
     world.execute("EXPLAIN REFRESH m")
     [asked] = world.engine.requests_of(ExplainRefresh)
     assert isinstance(asked, ExplainRefresh)
     assert [past.strategy for past in asked.order.history] == [Strategy.FULL]
+    assert [past.strategy for past in asked.order.elsewhere] == [Strategy.FULL]
     assert asked.order.has_consumers
 
 
