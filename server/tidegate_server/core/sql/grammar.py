@@ -149,9 +149,7 @@ def _refresh_first(at: Cursor) -> Statement:
     """Reject a statement that Spark would read as REFRESH of a path's cached data."""
     if at.sees_name(1):
         at.accept("CONCURRENTLY")
-    name = clauses.table_name(at)
-    spelled = ".".join(map(quote_identifier, name))
-    hint = f"Write ALTER MATERIALIZED TABLE {spelled} REFRESH."
+    hint = f"Write ALTER MATERIALIZED TABLE {_spelled(clauses.table_name(at))} REFRESH."
     raise at.failure(
         Code.PARSE_SYNTAX, offset=0, found="REFRESH", expected="ALTER MATERIALIZED TABLE", hint=hint
     )
@@ -171,6 +169,28 @@ def _foreign(words: tuple[str, ...], wanted: str, expected: str = "") -> Rule:
         )
 
     return refuse
+
+
+def _alter_foreign(words: tuple[str, ...]) -> Rule:
+    """Reject ALTER of other systems' names for a materialized table; Hive refreshes with it."""
+
+    def refuse(at: Cursor) -> Statement:
+        offset = at.start_of_last(len(words))
+        name = "name" if at.ended else _spelled(clauses.table_name(at))
+        action = " REFRESH" if at.sees("REBUILD") else ""
+        raise at.failure(
+            Code.PARSE_SYNTAX,
+            offset=offset,
+            found=" ".join(words),
+            expected="MATERIALIZED TABLE",
+            hint=f"Write ALTER MATERIALIZED TABLE {name if action else 'name'}{action}.",
+        )
+
+    return refuse
+
+
+def _spelled(name: Name) -> str:
+    return ".".join(map(quote_identifier, name))
 
 
 def _refuse_as_unsupported(what: str, hint: str) -> Rule:
@@ -317,7 +337,12 @@ def _reset_option(at: Cursor) -> Statement:
     return ResetOption(key=at.string("an option key in quotes"))
 
 
-_THEIRS = (("MATERIALIZED", "VIEW"), ("DYNAMIC", "TABLE"), ("STREAMING", "TABLE"))
+_THEIRS = (
+    ("MATERIALIZED", "VIEW"),
+    ("MATERIALIZED", "LAKE", "VIEW"),
+    ("DYNAMIC", "TABLE"),
+    ("STREAMING", "TABLE"),
+)
 _MAKING = ("CREATE", "CREATE OR REPLACE", "CREATE OR REFRESH", "CREATE OR ALTER")
 _STREAMING = (
     "CREATE OR ALTER MATERIALIZED TABLE name AS SELECT * FROM STREAM "
@@ -329,7 +354,6 @@ _FOREIGN: Mapping[str, str] = {
         (f"{verb} TRANSIENT" for verb in _MAKING),
         "CREATE OR ALTER MATERIALIZED TABLE name AS query",
     ),
-    "ALTER": "ALTER MATERIALIZED TABLE name",
     "DROP": "DROP MATERIALIZED TABLE name",
     "DESC": "DESCRIBE MATERIALIZED TABLE name",
     "DESCRIBE": "DESCRIBE MATERIALIZED TABLE name",
@@ -348,9 +372,10 @@ RULES: Mapping[tuple[str, ...], Rule] = {
         (*verb.split(), "STREAMING", "TABLE"): _foreign(("STREAMING", "TABLE"), _STREAMING)
         for verb in _MAKING
     },
+    **{("ALTER", *words): _alter_foreign(words) for words in _THEIRS},
     **{
-        ("SHOW", kind, "TABLES"): _foreign((kind, "TABLES"), "SHOW MATERIALIZED TABLES")
-        for kind in ("DYNAMIC", "STREAMING")
+        ("SHOW", *words): _foreign(words, "SHOW MATERIALIZED TABLES")
+        for words in ((*kind[:-1], f"{kind[-1]}S") for kind in _THEIRS)
     },
     ("COMMENT", "ON", *TABLE): _refuse_as_unsupported(
         "COMMENT ON MATERIALIZED TABLE", f"Write {_FOREIGN['COMMENT ON']}."

@@ -64,7 +64,7 @@ class Evidence:
     from file sizes, or all rows of the source."""
     rows_in_table: int = 0
     affected_keys: int | None = None
-    """None before they are number_of."""
+    """None before they are counted."""
     spent: float = 0.0
     """Seconds that the incremental refresh has taken so far."""
     cores: int = MEASURED_CORES
