@@ -39,22 +39,28 @@ public class ArrowFiles {
   /**
    * Return the command that writes a query into a new directory.
    *
+   * @param options those of Hadoop for the write.
    * @param schema the message of the batches' schema.
    * @param rows the maximum number of rows per batch.
    * @param bytes the size from which a batch takes no more rows.
    * @param compressed whether batches are compressed, for files that pass a network.
    */
   public LogicalPlan command(
-      Path directory, LogicalPlan query, byte[] schema, int rows, long bytes, boolean compressed) {
-    scala.collection.immutable.Map none = scala.collection.immutable.Map$.MODULE$.empty();
+      Path directory,
+      LogicalPlan query,
+      scala.collection.immutable.Map options,
+      byte[] schema,
+      int rows,
+      long bytes,
+      boolean compressed) {
     return new InsertIntoHadoopFsRelationCommand(
         directory,
-        none,
+        scala.collection.immutable.Map$.MODULE$.empty(),
         false,
         CollectionConverters.asScala(Arrays.asList(new Object[0])).toSeq(),
         Option.empty(),
         new Format(new Writers(schema, rows, bytes, compressed)),
-        none,
+        options,
         query,
         SaveMode.ErrorIfExists,
         Option.empty(),

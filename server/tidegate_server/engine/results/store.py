@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 _BATCH_BYTES = 8 << 20
 _BATCH_ROWS = 50_000
 """What the driver fetches at once of an Arrow result: pages of one batch are not copied."""
+_RENAMED_ONCE = {"mapreduce.fileoutputcommitter.algorithm.version": "2"}
+"""Tasks move their files to their place; else the driver moves them once more, one by one."""
 _ROWS_WRITTEN = "numOutputRows"
 _ASSUMED_VALUE = 64  # bytes; a result that turns out to be larger than allowed is spooled
 
@@ -64,13 +66,18 @@ class ArrowFiles:
     """Batches in Arrow IPC files, which are memory-mapped for reading; a chunk is one batch."""
 
     def __init__(self, schema: pa.Schema, paths: Iterable[Path]) -> None:
-        """Take complete files, in the order of their rows."""
+        """Take complete files, in the order of their rows, and count these."""
         self._schema = schema
         self._batches: list[tuple[Path, int]] = []
+        self.rows = 0
+        # Counting takes one column, so that no more of a compressed file is decompressed.
+        options = pa.ipc.IpcReadOptions(included_fields=[0] if len(schema) else [])
         for path in paths:
             with pa.memory_map(str(path)) as source:
-                count = pa.ipc.open_file(source).num_record_batches
-            self._batches += [(path, number) for number in range(count)]
+                file = pa.ipc.open_file(source, options=options)
+                for number in range(file.num_record_batches):
+                    self.rows += file.get_batch(number).num_rows
+                    self._batches.append((path, number))
 
     @property
     def schema(self) -> pa.Schema:
@@ -80,18 +87,10 @@ class ArrowFiles:
     def chunks(self) -> int:
         return len(self._batches)
 
-    def rows(self) -> int:
-        """Return the number of rows of all files, of which one column is decompressed."""
-        options = pa.ipc.IpcReadOptions(included_fields=[0] if len(self._schema) else [])
-        return sum(self._batch(n, options).num_rows for n in range(self.chunks))
-
     def read(self, chunk: int) -> Iterator[pa.RecordBatch]:
-        yield self._batch(chunk, pa.ipc.IpcReadOptions())
-
-    def _batch(self, chunk: int, options: pa.ipc.IpcReadOptions) -> pa.RecordBatch:
         path, number = self._batches[chunk]
         with pa.memory_map(str(path)) as source:
-            return pa.ipc.open_file(source, options=options).get_batch(number)
+            yield pa.ipc.open_file(source).get_batch(number)
 
 
 def _write_table(path: Path, table: pa.Table) -> None:
@@ -117,8 +116,9 @@ def write_files(
     files = compiled_instance(spark, "tidegate.ArrowFiles", source, executors=True)
     query = frame._jdf.queryExecution().analyzed()
     path = jvm.org.apache.hadoop.fs.Path(place)
+    options = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(_RENAMED_ONCE)
     message = bytes(schema.serialize())
-    command = files.command(path, query, message, _BATCH_ROWS, _BATCH_BYTES, compressed)
+    command = files.command(path, query, options, message, _BATCH_ROWS, _BATCH_BYTES, compressed)
     done = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, command)
     plan = _write_operator(done.queryExecution().executedPlan().commandPhysicalPlan())
     return int(plan.metrics().apply(_ROWS_WRITTEN).value())
@@ -235,7 +235,7 @@ class ResultStore:
         try:
             written = self._write(wire, schema, result_id, place, operation)
             files = ArrowFiles(schema, sorted(place.glob("part-*.arrow")))
-            require_complete(written, files.rows())
+            require_complete(written, files.rows)
         except BaseException:
             self.close(result_id)
             raise
