@@ -55,7 +55,7 @@ def check(operation: Any, mode: GenerationMode, ids: Callable[[], dict[str, str]
     """Send requests that match the description, or do not, and check the answers."""
     known = ids()
     if mode is GenerationMode.NEGATIVE:
-        del known["token"]  # the only one of which others can be invalid
+        del known["token"]  # every text is valid for the others
 
     @EXAMPLES
     @given(case=operation.as_strategy(generation_mode=mode), exists=st.booleans())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from tidegate_server.core.errors import Code
+from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.names import quote_identifier
 from tidegate_server.core.model.privileges import SecuredKind
 from tidegate_server.core.sql import alter, clauses, privileges
@@ -160,31 +160,32 @@ def _foreign(words: tuple[str, ...], wanted: str, expected: str = "") -> Rule:
     expected = expected or f"MATERIALIZED TABLE{'S' if words[-1].endswith('S') else ''}"
 
     def refuse(at: Cursor) -> Statement:
-        raise at.failure(
-            Code.PARSE_SYNTAX,
-            offset=at.start_of_last(len(words)),
-            found=" ".join(words),
-            expected=expected,
-            hint=f"Write {wanted}.",
-        )
+        raise _foreign_error(at, at.start_of_last(len(words)), words, wanted, expected)
 
     return refuse
+
+
+def _foreign_error(
+    at: Cursor, offset: int, words: tuple[str, ...], wanted: str, expected: str
+) -> ServerError:
+    return at.failure(
+        Code.PARSE_SYNTAX,
+        offset=offset,
+        found=" ".join(words),
+        expected=expected,
+        hint=f"Write {wanted}.",
+    )
 
 
 def _alter_foreign(words: tuple[str, ...]) -> Rule:
     """Reject ALTER of other systems' names for a materialized table; Hive refreshes with it."""
 
     def refuse(at: Cursor) -> Statement:
-        offset = at.start_of_last(len(words))
-        name = "name" if at.ended else _spelled(clauses.table_name(at))
-        action = " REFRESH" if at.sees("REBUILD") else ""
-        raise at.failure(
-            Code.PARSE_SYNTAX,
-            offset=offset,
-            found=" ".join(words),
-            expected="MATERIALIZED TABLE",
-            hint=f"Write ALTER MATERIALIZED TABLE {name if action else 'name'}{action}.",
-        )
+        offset, wanted = at.start_of_last(len(words)), "ALTER MATERIALIZED TABLE name"
+        name: Name = () if at.ended else clauses.table_name(at)
+        if at.sees("REBUILD"):
+            wanted = f"ALTER MATERIALIZED TABLE {_spelled(name)} REFRESH"
+        raise _foreign_error(at, offset, words, wanted, "MATERIALIZED TABLE")
 
     return refuse
 

@@ -66,26 +66,30 @@ def prepare(context: RefreshContext, tables: Tables, full: RefreshPlan) -> Incre
     order, query, last, frozen_at = context.order, context.query, context.last, context.frozen_at
     findings = gather(order, context.spark, context.format, tables, query, last, frozen_at)
     continuation = continuation_of(order, query, last.record, frozen_at)
+    evidence = evidence_of(order, query, findings, continuation, frozen_at)
     started = time.monotonic()
     try:
-        return _choose(context, full, findings, continuation)
+        return _choose(context, full, findings, continuation, evidence)
     except NotFollowingError as failed:
         again = Continuation(
             obstacle=failed.obstacle,
             preconditions=failed.broken or continuation.preconditions,
         )
-        evidence = evidence_of(order, query, findings, continuation, frozen_at)
         lost = _attempt(evidence, started)
-        work = _choose(context, full, findings, again)
+        evidence = evidence_of(order, query, findings, again, frozen_at)
+        work = _choose(context, full, findings, again, evidence)
         if work.plan.strategy is Strategy.FULL:
             work = replace(work, attempt=work.attempt or lost)
         return replace(work, preconditions=failed.broken)
 
 
 def _choose(
-    context: RefreshContext, full: RefreshPlan, findings: Findings, continuation: Continuation
+    context: RefreshContext,
+    full: RefreshPlan,
+    findings: Findings,
+    continuation: Continuation,
+    evidence: Evidence,
 ) -> IncrementalWork:
-    evidence = evidence_of(context.order, context.query, findings, continuation, context.frozen_at)
     plan = plan_incremental(context.order, full, evidence)
     if plan.strategy is not Strategy.INCREMENTAL:
         return IncrementalWork(plan=plan, recorded_in_vain=_in_vain(context, evidence))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from statistics import median, median_low
 
@@ -177,41 +177,34 @@ def _ratios(
     ratios = [
         seconds / _list_price(way, work, cores)
         for run in history
-        for way, work, seconds in _samples(run)
-        if wanted(way)
+        for way, seconds in _ways(run).items()
+        if wanted(way) and (work := _work(run, way)) is not None
     ]
     return ratios[:_LEARNED_FROM]
 
 
-def _ways(run: PastRun) -> tuple[Way, ...]:
-    """Return the ways that a run went or tried."""
+def _ways(run: PastRun) -> Mapping[Way, float]:
+    """Return the seconds of each way that a run went or tried."""
+    attempt = run.metrics.attempt
     match run.strategy:
         case Strategy.INCREMENTAL:
-            return (way_of(run.reason_code),)
+            return {way_of(run.reason_code): run.seconds}
+        case Strategy.FULL if attempt is not None:
+            # The full refresh is part of what the choice of the other way cost.
+            full = max(run.seconds - attempt.seconds, 0.0)
+            return {Way(attempt.way): run.seconds, Way.OVERWRITE: full}
         case Strategy.FULL:
-            attempt = run.metrics.attempt
-            return (Way.OVERWRITE,) if attempt is None else (Way.OVERWRITE, Way(attempt.way))
+            return {Way.OVERWRITE: run.seconds}
         case _:
-            return ()
+            return {}
 
 
-def _samples(run: PastRun) -> Iterator[tuple[Way, Work, float]]:
-    """Yield the ways of which a run shows the duration, each with its work and seconds."""
+def _work(run: PastRun, way: Way) -> Work | None:
+    """Return what a run did, or would have done, in one of its ways; None if it is not known."""
     metrics, attempt = run.metrics, run.metrics.attempt
     if metrics.rows_read is None:
-        return
-    written, changed = metrics.rows_written or 0, run.rows_changed
-    work = Work(rows_read=metrics.rows_read, rows_written=written, rows_changed=changed)
-    match run.strategy:
-        case Strategy.INCREMENTAL:
-            yield way_of(run.reason_code), work, run.seconds
-        case Strategy.FULL if attempt is not None:
-            # The full refresh is part of what the choice of this way cost.
-            keys = metrics.affected_keys or 0
-            tried = replace(work, rows_read=attempt.rows_read, rows_written=keys)
-            yield Way(attempt.way), tried, run.seconds
-            yield Way.OVERWRITE, work, max(run.seconds - attempt.seconds, 0.0)
-        case Strategy.FULL:
-            yield Way.OVERWRITE, work, run.seconds
-        case _:
-            return
+        return None
+    read, written = metrics.rows_read, metrics.rows_written
+    if attempt is not None and way is not Way.OVERWRITE:
+        read, written = attempt.rows_read, metrics.affected_keys
+    return Work(rows_read=read, rows_written=written or 0, rows_changed=run.rows_changed)

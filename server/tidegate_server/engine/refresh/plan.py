@@ -347,7 +347,7 @@ def full_after_failure(
 
     :param plan: of the failed refresh, or the full one from which it was derived.
     :param rows_read: the rows that the failed refresh was to read.
-    :param seconds: what it took.
+    :param seconds: its duration until it failed.
     """
     if isinstance(failure, DiffMismatchError):
         code, text = Reason.TABLE_DIFFERS, str(failure)

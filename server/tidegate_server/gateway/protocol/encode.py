@@ -64,12 +64,10 @@ def encode_arrow_row_set(
     batch: pa.RecordBatch | None, start_row: int, *, compressed: bool
 ) -> bytes:
     """Return a whole TRowSet of one binary column: an Arrow IPC stream per batch."""
-    values: list[Any] = []
-    if batch is not None and batch.num_rows:
-        stream = _ipc_stream(batch, compressed)
-        values = [struct.pack(">i", len(stream)), stream]
-    count = len(values) // 2
-    return _row_set(start_row, [_column(BINARY_COLUMN, _STRING, count, values, bytes(count))])
+    streams = [] if batch is None or not batch.num_rows else [_ipc_stream(batch, compressed)]
+    values = [part for stream in streams for part in (struct.pack(">i", len(stream)), stream)]
+    nulls = bytes(len(streams))
+    return _row_set(start_row, [_column(BINARY_COLUMN, _STRING, len(streams), values, nulls)])
 
 
 def wire_size(batch: pa.RecordBatch) -> int:
