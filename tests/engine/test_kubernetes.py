@@ -35,6 +35,7 @@ SETTINGS = "spark.kubernetes"
 def options(**given: Any) -> EngineOptions:
     return EngineOptions(
         socket="",
+        installation="data-id",
         data="",
         master=MASTER,
         driver_memory="1g",
@@ -46,7 +47,7 @@ def options(**given: Any) -> EngineOptions:
 
 
 def settings_of(**given: Any) -> dict[str, str]:
-    return kubernetes_settings(options(**given), "data-id", "12ab")
+    return kubernetes_settings(options(**given), "12ab")
 
 
 # ---- settings ----------------------------------------------------------------------------------
@@ -63,8 +64,7 @@ def test_pods_are_found_by_labels_and_by_their_names() -> None:
 
 def test_each_start_has_other_names() -> None:
     prefixes = {
-        kubernetes_settings(options(), "data-id")[f"{SETTINGS}.executor.podNamePrefix"]
-        for _ in range(5)
+        kubernetes_settings(options())[f"{SETTINGS}.executor.podNamePrefix"] for _ in range(5)
     }
     assert len(prefixes) == 5
     assert all(prefix.startswith("tidegate-") for prefix in prefixes)

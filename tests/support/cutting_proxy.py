@@ -54,6 +54,11 @@ class CuttingProxy:
         for each in self._sockets:
             _shut(each)
 
+    def interrupt(self) -> None:
+        """End all connections; new ones are accepted."""
+        for each in self._sockets:
+            _shut(each)
+
     def join(self) -> None:
         for thread in self._threads:
             thread.join(10)

@@ -36,6 +36,7 @@ from tidegate_server.core.config_sections import (
     LoggingSection,
     LoginSection,
     ProxySection,
+    RegistrationSection,
     SchedulerSection,
     Section,
     ServerSection,
@@ -72,6 +73,7 @@ class Config(BaseSettings):
     engine: EngineSection = EngineSection()
     engines: dict[str, EngineTargetSection] = Field(default_factory=dict)
     """Engines beside the gateway's own, by the name that ``execution.engine`` refers to."""
+    registration: RegistrationSection = RegistrationSection()
     scheduler: SchedulerSection = SchedulerSection()
     store: StoreSection = StoreSection()
     catalog_store: CatalogStoreSection = CatalogStoreSection()

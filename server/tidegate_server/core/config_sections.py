@@ -299,6 +299,8 @@ class EngineTargetSection(Section):
     """Its Spark master, which also determines the execution mode that it is for."""
     application: bool = False
     """Whether each table gets an engine of its own, instead of sharing one."""
+    deploy_mode: Literal["client", "cluster"] = "client"
+    """Where the engine's own process runs: on the server's machine, or in the cluster."""
     cluster_id: str = ""
     """The cluster as ``kubernetes.cluster-id`` or ``yarn.application.id`` names it; empty means
     the name of the section."""
@@ -328,9 +330,24 @@ class EngineTargetSection(Section):
             raise ValueError("application = true is for masters of YARN and Kubernetes")
         if not self.application and "max_engines" in self.model_fields_set:
             raise ValueError("max_engines has no effect without application = true")
+        if self.deploy_mode == "cluster" and not mode.startswith("yarn"):
+            why = ": a standalone cluster runs no drivers in Python" if mode == "remote" else ""
+            raise ValueError(f"deploy_mode = cluster is for the master yarn{why}")
         if self.cluster_id and not mode.endswith("-session"):
             raise ValueError("cluster_id is for sessions on YARN and Kubernetes")
         return self
+
+
+class RegistrationSection(Section):
+    """Where engines whose process runs in a cluster connect to the gateway."""
+
+    host: str = "0.0.0.0"
+    port: Annotated[int, Field(ge=0, le=65535)] = 10003
+    """0 takes any free port; engines then do not find the gateway again when it is restarted."""
+    address: str = ""
+    """The host by which the machines of clusters reach this one; empty means its full name."""
+    lease: Annotated[float, Field(ge=5)] = 120.0
+    """Seconds for which such an engine lives on while it does not reach the gateway."""
 
 
 class SchedulerSection(Section):

@@ -506,6 +506,12 @@ class Code(Enum):
         "engine.settings.spark.hadoop.javax.jdo.option.ConnectionURL to a database server such as "
         "PostgreSQL.",
     )
+    REGISTRATION = ErrorSpec(
+        "55000",
+        "Engines in clusters cannot be listened for: {reason}.",
+        "Set registration.host and registration.port to an address of this machine that is free, "
+        "and look at engines/registration.pem in the data directory.",
+    )
     LOG_STORE_UNSAFE = ErrorSpec(
         "55000",
         "Several engines cannot write Delta tables to {warehouse}: two of them could commit the "

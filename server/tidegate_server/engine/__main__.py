@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import SparkSession
 
-from tidegate_server.core.data_directory import claim
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.logs import JsonLines, PrivateLogFile
 from tidegate_server.core.messages.answers import EngineInfo
@@ -80,7 +79,7 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
     install_delta_scans(spark)
     install_connector_sinks(spark)  # the gate sees the names in a statement first
     lifetime.handle_signals()  # again, since PySpark has just installed its own SIGINT handler
-    lifetime.watch_jvm(spark)
+    lifetime.watch_jvm()
     end_without_memory(spark)
     size = cluster_size(spark, options.settings)
     if has_executor(spark):
@@ -89,7 +88,7 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
         logger.warning("%s has given no executor yet", options.master)
     staging = None
     if options.exchange:
-        place = f"{options.exchange}/{claim(directories.data).id}/results"
+        place = f"{options.exchange}/{options.installation}/results"
         staging = Staging(spark, f"{place}/{directories.work.name}")
     spool = Spool(
         directories.spool,
@@ -101,7 +100,7 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
     info = EngineInfo(
         spark_version=spark.version,
         pid=os.getpid(),
-        jvm_pid=int(spark.sparkContext._gateway.proc.pid),
+        jvm_pid=int(spark._jvm.java.lang.ProcessHandle.current().pid()),
     )
     service = Service(
         spark,
@@ -111,7 +110,7 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
         alone=options.alone,
         name=options.name,
         executor_timeout=options.executor_timeout,
-        explain=_explanation(spark, options, directories),
+        explain=_explanation(options, spark),
         size=size,
     )
     socket = Path(options.socket)
@@ -131,13 +130,11 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
     logger.info("ready on %s, JVM %d", options.socket, info.jvm_pid)
 
 
-def _explanation(
-    spark: SparkSession, options: EngineOptions, directories: Directories
-) -> Callable[[], str]:
+def _explanation(options: EngineOptions, spark: SparkSession) -> Callable[[], str]:
     """Return what asks the cluster why it gives no executor."""
     if not is_kubernetes(options.master):
         return lambda: ""
-    labels = engine_labels(options, claim(directories.data).id)
+    labels = engine_labels(options)
     return lambda: why_no_executor(spark._jvm, options.master, labels)
 
 

@@ -71,6 +71,7 @@ from tidegate_server.core.messages.requests import (
     FindStream,
     FindTableDefinition,
     FindTables,
+    ForgetSessions,
     InspectCatalog,
     InspectFiles,
     InspectJobs,
@@ -247,6 +248,13 @@ class Handlers:
     def close_session(self, request: CloseSession) -> Done:
         self._sessions.close(request.session_id)
         self._results.close_session(request.session_id)
+        return Done()
+
+    def forget_sessions(self, request: ForgetSessions) -> Done:
+        self._operations.cancel_all()
+        self._jobs.stop_all()
+        self._sessions.close_all()
+        self._results.close_all()
         return Done()
 
     def execute(self, request: Execute, operation: Operation) -> Executed:
@@ -564,6 +572,7 @@ HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
     CopySession: Control(Handlers.copy_session),
     CheckSettings: Control(Handlers.check_settings),
     CloseSession: Control(Handlers.close_session),
+    ForgetSessions: Control(Handlers.forget_sessions),
     Execute: Work(Handlers.execute, lambda request: str(request.operation_id)),
     Cancel: Control(Handlers.cancel, urgent=True),
     CloseResult: Control(Handlers.close_result),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
 from typing import IO, Any
 
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 from tidegate_server.core.messages.answers import NO_MEMORY_EXIT
 from tidegate_server.engine.jvm.errors import OUT_OF_MEMORY_EXITS
@@ -61,18 +63,19 @@ class Lifetime:
 
         threading.Thread(target=watch, name="gateway-watch", daemon=True).start()
 
-    def watch_jvm(self, spark: SparkSession) -> None:
+    def watch_jvm(self) -> None:
         """End the process when the JVM dies, so that the gateway starts a new engine."""
-        process: Any = spark.sparkContext._gateway.proc
+        gateway: Any = SparkContext._gateway
 
         def watch() -> None:
-            code = process.wait()
+            code = _end_of(gateway)
             if code in OUT_OF_MEMORY_EXITS:
                 # The gateway shows the last line of the engine's output.
                 sys.stderr.write(f"{_NO_MEMORY}\n")
                 sys.stderr.flush()
                 self.end(_NO_MEMORY, NO_MEMORY_EXIT)
-            self.end(f"the JVM died (exit code {code})", _JVM_LOST)
+            known = "" if code is None else f" (exit code {code})"
+            self.end(f"the JVM died{known}", _JVM_LOST)
 
         threading.Thread(target=watch, name="jvm-watch", daemon=True).start()
 
@@ -80,3 +83,17 @@ class Lifetime:
         """Ignore Ctrl-C, which reaches the terminal's whole process group; end on SIGTERM."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: self.end("SIGTERM"))
+
+
+def _end_of(gateway: Any) -> int | None:
+    """Wait until the JVM has ended; return its exit code, or None if it is not a child process.
+
+    In a cluster it is the parent of this process's parent: its end is that of a connection to it.
+    """
+    if gateway.proc is not None:
+        return int(gateway.proc.wait())
+    port = gateway.java_parameters.port
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as connection:
+        while connection.recv(1):
+            pass
+    return None

@@ -53,7 +53,7 @@ from tidegate_server.gateway.link.engines import Engines, check_metastore
 from tidegate_server.gateway.link.kubernetes import check_kubernetes_settings
 from tidegate_server.gateway.link.lock import DataDirectoryLock
 from tidegate_server.gateway.link.memory import CHECK_SECONDS as MEMORY_SECONDS
-from tidegate_server.gateway.link.supervisor import ENGINE_COMMAND
+from tidegate_server.gateway.link.process import ENGINE_COMMAND
 from tidegate_server.gateway.observability.metrics import Metrics
 from tidegate_server.gateway.observability.runs import observe_refreshes
 from tidegate_server.gateway.options import check_server_options

@@ -10,6 +10,7 @@ import pytest
 
 from tidegate_server.core.messages.requests import EngineOptions, Request
 from tidegate_server.gateway.link.flight import FlightEngine
+from tidegate_server.gateway.link.process import LocalStarter
 from tidegate_server.gateway.link.supervisor import Supervisor
 
 FAKE_ENGINE = Path(__file__).with_name("fake_engine.py")
@@ -48,8 +49,7 @@ def make_supervisor(tmp_path: Path, announcements: list[str]) -> Iterator[MakeSu
             start_timeout=start_timeout,
             announce=announcements.append,
             prepare=prepare,
-            command=[sys.executable, str(FAKE_ENGINE), *arguments],
-            hidden=hidden,
+            starter=LocalStarter([sys.executable, str(FAKE_ENGINE), *arguments], hidden=hidden),
         )
         made.append(supervisor)
         return supervisor

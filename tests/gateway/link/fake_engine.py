@@ -29,6 +29,7 @@ from tidegate_server.core.messages.requests import (
     CloseResult,
     EngineOptions,
     Execute,
+    ForgetSessions,
     InspectMemory,
     Ping,
     Request,
@@ -90,6 +91,9 @@ class FakeEngine(flight.FlightServerBase):  # type: ignore[misc]
                 return
             case Execute():
                 yield executed_answer()
+            case ForgetSessions():
+                _say("forgot")
+                yield Done()
             case CloseResult(result_id=result_id):
                 _say(f"closed {result_id}")
                 yield Done()

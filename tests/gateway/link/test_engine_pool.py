@@ -26,6 +26,7 @@ from tidegate_server.core.messages.requests import (
 )
 from tidegate_server.core.model.names import TableName
 from tidegate_server.gateway.link.engine_pool import EnginePool, folder_name
+from tidegate_server.gateway.link.process import LocalStarter
 from tidegate_server.gateway.link.routing import Home, RoutedEngine
 from tidegate_server.gateway.link.supervisor import Supervisor
 
@@ -57,7 +58,7 @@ def make_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ma
             options,
             logs=tmp_path / "logs",
             start_timeout=30.0,
-            command=[sys.executable, str(FAKE_ENGINE)],
+            starter=LocalStarter([sys.executable, str(FAKE_ENGINE)]),
             owner=user,
             log_name=f"engine-out-{folder_name(user)}.log",
         )

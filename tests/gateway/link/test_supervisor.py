@@ -19,7 +19,8 @@ import pytest
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.core.messages.requests import CloseResult, Request
-from tidegate_server.gateway.link.supervisor import Supervisor, backoff, exit_text, rotate
+from tidegate_server.gateway.link.process import exit_text
+from tidegate_server.gateway.link.supervisor import Supervisor, backoff, rotate
 
 pytestmark = pytest.mark.slow
 
@@ -168,11 +169,12 @@ def test_nothing_survives_a_killed_gateway(tmp_path: Path) -> None:
         import sys, time
         from pathlib import Path
         from tidegate_server.core.messages.requests import EngineOptions
+        from tidegate_server.gateway.link.process import LocalStarter
         from tidegate_server.gateway.link.supervisor import Supervisor
         options = EngineOptions(socket="", data="", master="", driver_memory="", java_home="",
                                 direct_bytes=1, spool_quota=1)
         supervisor = Supervisor(options, logs=Path({str(tmp_path)!r}), start_timeout=30,
-                                command=[sys.executable, {str(FAKE_ENGINE)!r}])
+                                starter=LocalStarter([sys.executable, {str(FAKE_ENGINE)!r}]))
         supervisor.start()
         supervisor.wait(30)
         print(supervisor.pid, flush=True)

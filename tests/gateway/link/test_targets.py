@@ -155,6 +155,15 @@ def test_a_table_is_not_moved_where_there_is_nothing(
     assert message in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("master", "reason"),
+    [("spark://head:7077", "runs no drivers in Python"), (K8S, "is for the master yarn")],
+)
+def test_a_driver_in_the_cluster_needs_one_that_can_run_it(master: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        EngineTargetSection(master=master, deploy_mode="cluster")
+
+
 def test_without_its_engine_a_table_is_the_gateways_own() -> None:
     own = read_target("kubernetes-application/own-pods/mine")
     assert reset_target(own, ["execution.engine", "kubernetes.cluster-id"]) == Target()

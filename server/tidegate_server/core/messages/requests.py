@@ -63,13 +63,16 @@ class Request(Generic[A]):
 class EngineOptions:
     """The start parameters of an engine process; the first line on its standard input, as JSON.
 
-    The gateway keeps that pipe open: when it closes, the engine knows that the gateway is gone.
+    The gateway, or the agent of an engine in a cluster, keeps that pipe open: when it closes, the
+    engine ends.
     """
 
     socket: str
     """Path of the Unix socket the Flight server listens on."""
     data: str
     """The data directory; warehouse, metastore and spool lie below it."""
+    installation: str = ""
+    """The id in the mark of the gateway's data directory."""
     master: str
     driver_memory: str
     java_home: str
@@ -95,6 +98,8 @@ class EngineOptions:
     jars: tuple[str, ...] = ()
     name: str = ""
     """That of its section in the configuration, or its user; empty for the gateway's own engine."""
+    in_cluster: bool = False
+    """Whether its process runs in the cluster, where Spark has started the JVM already."""
     cluster: str = ""
     """The cluster's name as ``kubernetes.cluster-id`` has it; empty for the usual one."""
     executor_timeout: float = 300.0
@@ -150,6 +155,11 @@ class CloseSession(Request[Done]):
     """Forget a session, its results and its temporary objects."""
 
     session_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetSessions(Request[Done]):
+    """Cancel all work, and forget all sessions and results: their gateway has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

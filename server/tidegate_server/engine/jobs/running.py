@@ -185,6 +185,13 @@ class Jobs:
         if running is not None:
             running.stop()
 
+    def stop_all(self) -> None:
+        """Stop all jobs."""
+        with self._lock:
+            known = list(self._running)
+        for job_id in known:
+            self.stop(job_id)
+
     def _start_stream(
         self,
         session: SparkSession,

@@ -83,12 +83,9 @@ def engine_label(name: str) -> str:
     return f"hashed-{sha256(name.encode()).hexdigest()[:32]}"
 
 
-def engine_labels(options: EngineOptions, installation: str) -> dict[str, str]:
-    """Return the labels by which the pods of an engine are found.
-
-    :param installation: the id of the data directory.
-    """
-    return {INSTALLATION_LABEL: installation, ENGINE_LABEL: engine_label(options.name)}
+def engine_labels(options: EngineOptions) -> dict[str, str]:
+    """Return the labels by which the pods of an engine are found."""
+    return {INSTALLATION_LABEL: options.installation, ENGINE_LABEL: engine_label(options.name)}
 
 
 def pod_prefix(cluster: str, start: str) -> str:
@@ -102,20 +99,17 @@ def pod_prefix(cluster: str, start: str) -> str:
     return f"{name or 'tidegate'}-{start}"
 
 
-def kubernetes_settings(
-    options: EngineOptions, installation: str, start: str = ""
-) -> dict[str, str]:
+def kubernetes_settings(options: EngineOptions, start: str = "") -> dict[str, str]:
     """Return Spark's settings of an engine whose executors are pods.
 
     Spark's ConfigMap with the files of SPARK_CONF_DIR is left out, since each killed engine would
     leave one behind. So is what only a driver in a pod needs. By default, Spark would end the
     engine after it has lost a few executors.
 
-    :param installation: the id of the data directory.
     :param start: identifies this start; empty for a random text.
     """
     cluster = options.cluster or "tidegate"
-    labels = engine_labels(options, installation)
+    labels = engine_labels(options)
     if _LABEL.fullmatch(cluster):
         labels[CLUSTER_LABEL] = cluster
     claims = any(key.startswith(_CLAIM_VOLUMES) for key in options.settings)

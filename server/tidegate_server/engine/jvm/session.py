@@ -32,57 +32,9 @@ from tidegate_server.engine.jvm.kubernetes import (
     remove_orphans,
 )
 from tidegate_server.engine.jvm.launch import start_jvm
+from tidegate_server.engine.jvm.log4j import LOG_SETTINGS, file_log_settings
 
 logger = logging.getLogger(__name__)
-
-_LOG4J = """\
-rootLogger.level = warn
-rootLogger.appenderRef.file.ref = file
-appender.file.type = RollingFile
-appender.file.name = file
-appender.file.fileName = {logs}/spark.log
-appender.file.filePattern = {logs}/spark.%i.log
-appender.file.filePermissions = rw-------
-appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: \
-%replace{{%m%n%ex}}{{{secrets}}}{{$1*****}}
-appender.file.layout.alwaysWriteExceptions = false
-appender.file.policies.type = Policies
-appender.file.policies.size.type = SizeBasedTriggeringPolicy
-appender.file.policies.size.size = 16MB
-appender.file.strategy.type = DefaultRolloverStrategy
-appender.file.strategy.max = 4
-appender.print.type = RollingFile
-appender.print.name = print
-appender.print.fileName = {logs}/print.log
-appender.print.filePattern = {logs}/print.%i.log
-appender.print.createOnDemand = true
-appender.print.filePermissions = rw-------
-appender.print.layout.type = PatternLayout
-appender.print.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %m%n
-appender.print.policies.type = Policies
-appender.print.policies.size.type = SizeBasedTriggeringPolicy
-appender.print.policies.size.size = 16MB
-appender.print.strategy.type = DefaultRolloverStrategy
-appender.print.strategy.max = 4
-logger.print.name = tidegate.print
-logger.print.level = info
-logger.print.additivity = false
-logger.print.appenderRef.print.ref = print
-logger.hive.name = org.apache.hadoop.hive
-logger.hive.level = error
-logger.catalog.name = org.apache.spark.sql.hive.HiveExternalCatalog
-logger.catalog.level = error
-logger.plan.name = org.apache.spark.sql.catalyst.util.SparkStringUtils
-logger.plan.level = error
-"""
-
-_SECRETS = (
-    rf"(?is)((?:{SENSITIVE_NAME})[\w.-]*[`'\"]?\s*(?:=>|[=:,])?\s*(?=['\"])"
-    rf"|(?:{SENSITIVE_NAME})[\w.-]*\s*[=:]\s*|://[^\s/:@]*:(?=\S*@))"
-    r"""(?:(?:'[^']*+'?)++|(?:"[^"]*+"?)++|[^\s'"&;]+)"""
-)
-"""Pattern of secrets in Spark's log, in Java's syntax; without braces, which end it."""
 
 # Results whose size Spark underestimated are also collected directly.
 _RESULT_LIMIT_FACTOR = 4
@@ -179,16 +131,18 @@ def start_spark(options: EngineOptions, directories: Directories) -> SparkSessio
         CLUSTER_CONFIGURATION if pods cannot be created.
     """
     _prepare_environment(options)
+    if options.in_cluster:
+        return _session(running_settings(options, directories))
     jars = resolve_jars(options.java_home)
     optional = optional_jars(options.java_home, kafka=options.kafka, iceberg=options.iceberg)
-    _write_log_settings(directories.logs)
+    log_settings = file_log_settings(directories.logs)
+    (directories.logs / LOG_SETTINGS).write_text(log_settings, encoding="utf-8")
     # PySpark would also write every failed query to standard error.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     logging.getLogger("DataFrameQueryContextLogger").disabled = True
     settings = {
         "spark.app.name": "tidegate",
         "spark.master": options.master,
-        "spark.sql.catalogImplementation": "hive",
         **spark_settings(options, directories, jars),
     }
     if not _is_local(options.master):
@@ -198,20 +152,22 @@ def start_spark(options: EngineOptions, directories: Directories) -> SparkSessio
         settings.update(driver_settings(options.master, options.settings))
     start_jvm(settings, directories.scratch, [*map(str, optional), *options.jars])
     if on_kubernetes:
-        _prepare_pods(options, directories, settings)
+        _prepare_pods(options, settings)
+    return _session(settings)
+
+
+def _session(settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
-def _prepare_pods(
-    options: EngineOptions, directories: Directories, settings: Mapping[str, str]
-) -> None:
+def _prepare_pods(options: EngineOptions, settings: Mapping[str, str]) -> None:
     """Check that pods can be created, and delete those of an engine that was killed."""
     with opened_api(SparkContext._jvm, options.master) as api:
         check_access(api, settings)
-        removed = remove_orphans(api, engine_labels(options, claim(directories.data).id))
+        removed = remove_orphans(api, engine_labels(options))
         logger.info("%d pods of an earlier engine were deleted", removed)
 
 
@@ -227,13 +183,43 @@ def spark_settings(
 
     :param jars: those of every engine.
     """
-    limit = max(_RESULT_LIMIT_FACTOR * options.direct_bytes, 64 << 20)
     settings = {
         "spark.driver.memory": options.driver_memory,
         "spark.driver.extraClassPath": _class_path(options, jars),
         "spark.driver.extraJavaOptions": _java_options(options, directories, jars),
-        "spark.driver.maxResultSize": str(limit),
         "spark.local.dir": str(directories.scratch),
+        **_common_settings(options, directories),
+    }
+    if is_kubernetes(options.master):
+        settings.update(kubernetes_settings(options))
+    if _is_local(options.master):
+        settings.update(_local_settings(options.master))
+        if not options.alone:
+            # Spark listens on ports, and other engines could connect. Its secret is a new one.
+            settings["spark.authenticate"] = "true"
+    return {**settings, **_given_settings(options)}
+
+
+def running_settings(options: EngineOptions, directories: Directories) -> dict[str, str]:
+    """Return the settings of the root session in a JVM that runs already, in a cluster.
+
+    What belongs to its start was set when it was submitted.
+    """
+    given = {k: v for k, v in _given_settings(options).items() if k != "spark.jars"}
+    return {**_common_settings(options, directories), **given}
+
+
+def _given_settings(options: EngineOptions) -> dict[str, str]:
+    """Return the settings of the configuration, which win over the engine's."""
+    return {k: v for k, v in options.settings.items() if k not in _ADDED}
+
+
+def _common_settings(options: EngineOptions, directories: Directories) -> dict[str, str]:
+    """Return the settings of every engine, wherever its JVM was started."""
+    limit = max(_RESULT_LIMIT_FACTOR * options.direct_bytes, 64 << 20)
+    return {
+        "spark.driver.maxResultSize": str(limit),
+        "spark.sql.catalogImplementation": "hive",
         # Values of these settings and options are hidden by SET, DESCRIBE, the UI and event logs.
         "spark.redaction.regex": f"(?i){SENSITIVE_NAME}",
         # Hadoop gives files the rights of this mask, whatever that of the process.
@@ -271,14 +257,6 @@ def spark_settings(
             f"jdbc:derby:;databaseName={directories.metastore};create=true"
         ),
     }
-    if is_kubernetes(options.master):
-        settings.update(kubernetes_settings(options, claim(directories.data).id))
-    if _is_local(options.master):
-        settings.update(_local_settings(options.master))
-        if not options.alone:
-            # Spark listens on ports, and other engines could connect. Its secret is a new one.
-            settings["spark.authenticate"] = "true"
-    return {**settings, **{k: v for k, v in options.settings.items() if k not in _ADDED}}
 
 
 def _class_path(options: EngineOptions, jars: tuple[Path, ...]) -> str:
@@ -313,7 +291,7 @@ def _local_settings(master: str) -> Mapping[str, str]:
 def _java_options(options: EngineOptions, directories: Directories, jars: tuple[Path, ...]) -> str:
     archive = class_archive(options.java_home, jars)
     own = [
-        f"-Dlog4j2.configurationFile=file:{directories.logs / 'log4j2.properties'}",
+        f"-Dlog4j2.configurationFile=file:{directories.logs / LOG_SETTINGS}",
         f"-Dderby.stream.error.file={directories.logs / 'derby.log'}",
         # Derby logs the statements, with their parameters, that were running at an error.
         "-Dderby.stream.error.logSeverityLevel=50000",
@@ -321,6 +299,17 @@ def _java_options(options: EngineOptions, directories: Directories, jars: tuple[
         f"-XX:ErrorFile={directories.logs / 'hs_err_pid%p.log'}",
         # A killed JVM leaves native libraries and directories of Hive and Spark there.
         f"-Djava.io.tmpdir={directories.scratch}",
+        *common_java_options(options),
+        "-Xshare:auto",
+        "-Xlog:cds=error,cds+dynamic=error",
+        *([f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []),
+    ]
+    return " ".join([*own, options.settings.get("spark.driver.extraJavaOptions", "")]).strip()
+
+
+def common_java_options(options: EngineOptions) -> list[str]:
+    """Return the options of Java that name no file."""
+    return [
         "-Dio.netty.tryReflectionSetAccessible=true",
         # Otherwise xpath() fetches the DTD and the entities that a document names, from anywhere.
         "-Djavax.xml.accessExternalDTD=",
@@ -329,11 +318,7 @@ def _java_options(options: EngineOptions, directories: Directories, jars: tuple[
         "-XX:+UseParallelGC",
         "-XX:+ExitOnOutOfMemoryError",
         f"-Ddelta.log.cacheSize={cached_tables(options.driver_memory)}",
-        "-Xshare:auto",
-        "-Xlog:cds=error,cds+dynamic=error",
-        *([f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []),
     ]
-    return " ".join([*own, options.settings.get("spark.driver.extraJavaOptions", "")]).strip()
 
 
 def cached_tables(driver_memory: str) -> int:
@@ -378,11 +363,6 @@ def _prepare_environment(options: EngineOptions) -> None:
         os.environ[CACHE_VARIABLE] = options.cache
     if _is_local(options.master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-
-
-def _write_log_settings(logs: Path) -> None:
-    text = _LOG4J.format(logs=logs, secrets=_SECRETS.replace("\\", "\\\\"))
-    (logs / "log4j2.properties").write_text(text, encoding="utf-8")
 
 
 def warm_up(spark: SparkSession) -> None:

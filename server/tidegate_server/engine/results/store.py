@@ -206,6 +206,13 @@ class ResultStore:
         for result_id in self._spool.results_of_session(session_id):
             self.close(result_id)
 
+    def close_all(self) -> None:
+        """Delete all results."""
+        with self._lock:
+            known = list(self._results)
+        for result_id in known:
+            self.close(result_id)
+
     def count(self) -> int:
         """Return the number of spooled results."""
         with self._lock:

@@ -95,6 +95,13 @@ class Operations:
         self.interrupt(operation)
         logger.info("canceled %s", operation_id)
 
+    def cancel_all(self) -> None:
+        """Cancel every operation."""
+        with self._lock:
+            running = list(self._running)
+        for operation_id in running:
+            self.cancel(operation_id)
+
     def interrupt(self, operation: Operation) -> None:
         """Stop the Spark jobs of a canceled operation; called repeatedly while it still runs.
 

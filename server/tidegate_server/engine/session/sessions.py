@@ -199,6 +199,12 @@ class Sessions:
             self._known.pop(session_id, None)
             self._idle.pop(session_id, None)
 
+    def close_all(self) -> None:
+        """Forget all sessions."""
+        with self._lock:
+            self._known.clear()
+            self._idle.clear()
+
     def count_awake(self) -> int:
         """Return how many client sessions are in memory."""
         with self._lock:

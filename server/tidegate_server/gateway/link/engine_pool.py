@@ -194,6 +194,16 @@ class EnginePool:
         with self._lock:
             return self._known.setdefault(key, PooledEngine(key, self._start))
 
+    def wake(self, key: str) -> None:
+        """Start the engine of a key in the background, before its first call."""
+        _in_background(self._wake, self.of(key))
+
+    def _wake(self, engine: PooledEngine) -> None:
+        try:
+            self._start(engine)
+        except ServerError as problem:
+            logger.warning("the engine of %s was not started: %s", engine.key, problem)
+
     def cancel(self, request: Cancel) -> None:
         """Pass a cancel on to every engine that is up, one of which may run the operation."""
         for engine in self._engines():

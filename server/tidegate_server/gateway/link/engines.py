@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from tidegate_server.core.config import Config
+from tidegate_server.core.data_directory import claim
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.answers import Done
 from tidegate_server.core.messages.requests import EngineOptions, Request
 from tidegate_server.core.model.table import MaterializedTable
-from tidegate_server.gateway.link.accounts import Launch, launch_as
+from tidegate_server.gateway.link.accounts import launch_as
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.link.cluster import exchange_directory
 from tidegate_server.gateway.link.engine_pool import EnginePool, folder_name
 from tidegate_server.gateway.link.flight import FlightEngine
 from tidegate_server.gateway.link.heap import heap_size, machine_memory
 from tidegate_server.gateway.link.memory import MemoryWatch
+from tidegate_server.gateway.link.process import LocalStarter, Starter
+from tidegate_server.gateway.link.registration import Registrar
 from tidegate_server.gateway.link.routing import Home, RoutedEngine
+from tidegate_server.gateway.link.submission import RECORD, ClusterStarter, Record, read_record
 from tidegate_server.gateway.link.supervisor import Supervisor
 from tidegate_server.gateway.link.targets import ENGINE_KEY, LOAD_ENGINE_KEY, read_target
 
 ENGINES = "engines"
 """The directory of the working directories of engines beside the gateway's own."""
+_CERTIFICATE = "registration.pem"
+"""The file with the key and the certificate that engines in clusters trust."""
+_OF_THIS_MACHINE = ("spark.driver.host", "spark.driver.bindAddress")
 _METASTORE_SERVICE = ("spark.hadoop.hive.metastore.uris", "spark.hive.metastore.uris")
 _METASTORE_DATABASE = (
     "spark.hadoop.javax.jdo.option.ConnectionURL",
@@ -76,22 +84,20 @@ class Engines:
         """
         self._config = config
         self._data = config.data.resolve()
-        self._command = tuple(command)
         self._announce = announce
-        self._hidden: Collection[str] = config.secret_variables
         self._changed: Callable[[], None] = lambda: None
         self._before: Callable[[Home], None] = lambda home: None
         engine = config.engine
         self._options = _options(config, settings, java_home)
         own = replace(self._options, settings={**settings, **engine.own_settings})
+        self._start_locally = partial(LocalStarter, command, hidden=config.secret_variables)
         self.own = Supervisor(
             own,
             logs=self._data / "logs",
             start_timeout=engine.start_timeout,
             announce=announce,
             prepare=prepare,
-            command=command,
-            hidden=self._hidden,
+            starter=self._start_locally(),
         )
         self._flight = FlightEngine(self.own)
         self.memory = MemoryWatch(
@@ -111,6 +117,15 @@ class Engines:
                 limit="engine.max_engines",
                 announce=announce,
                 changed=lambda: self._changed(),
+            )
+        self._registrar: Registrar | None = None
+        if any(section.deploy_mode == "cluster" for section in config.engines.values()):
+            place = config.registration
+            self._registrar = Registrar(
+                place.host,
+                place.port,
+                place.address or socket.getfqdn(),
+                self._data / ENGINES / _CERTIFICATE,
             )
         self.targets: Mapping[str, EnginePool] = {
             name: EnginePool(
@@ -185,8 +200,19 @@ class Engines:
         self._before = callback
 
     def start(self) -> None:
-        """Start the gateway's own engine in the background."""
-        self.own.start()
+        """Start the gateway's own engine in the background, and find those in clusters again.
+
+        :raises ServerError: REGISTRATION if engines in clusters cannot be listened for.
+        """
+        records = list(self._records())
+        if self._registrar is not None:
+            try:
+                self._registrar.start(record.known for record in records)
+            except (OSError, ValueError) as problem:
+                raise error(Code.REGISTRATION, reason=str(problem)) from problem
+        self.own.start(claim(self._data).id)
+        for record in records:
+            self.targets[record.key.partition("/")[0]].wake(record.key)
 
     def check(self) -> None:
         """Inspect the memory of the engines, and end those that are not used."""
@@ -199,6 +225,8 @@ class Engines:
         for pool in self.pools:
             pool.stop()
         self.own.stop()
+        if self._registrar is not None:
+            self._registrar.stop()
 
     def close(self) -> None:
         """Close the connections to engines that have ended."""
@@ -222,35 +250,67 @@ class Engines:
         options = replace(
             self._options,
             driver_memory=heap_size(engine.driver_memory, machine_memory(), of_user=True),
+            installation=claim(self._data).id,
             work=str(self._data / ENGINES / name),
             cache=os.environ.get("TIDEGATE_CACHE", ""),
             group_reads=engine.group_reads and launch is None,
             group_writes=launch is not None and launch.group_writes,
             settings={**self._options.settings, **personal},
         )
-        return self._supervisor(options, user, name, launch)
+        return self._supervisor(options, user, name, self._start_locally(launch=launch))
 
     def _make_target(self, name: str, key: str) -> Supervisor:
         """Return the supervisor of the engine of a section, or of one of its applications."""
         engine, section = self._config.engine, self._config.engines[name]
-        folder = "@" + folder_name(key.replace("/", "."))
-        settings = {**self._options.settings, **section.settings}
+        in_cluster = section.deploy_mode == "cluster"
+        inherited = self._options.settings
+        if in_cluster:  # these describe the server's machine
+            inherited = {k: v for k, v in inherited.items() if k not in _OF_THIS_MACHINE}
+        settings = {**inherited, **section.settings}
         options = replace(
             self._options,
+            installation=claim(self._data).id,
+            in_cluster=in_cluster,
             master=section.master,
             driver_memory=heap_size(
                 section.driver_memory or engine.driver_memory, machine_memory()
             ),
             jars=(*engine.jars, *section.jars),
-            work=str(self._data / ENGINES / folder),
+            work=str(self._target_folder(key)),
             exchange=exchange_directory(section.master, settings, engine),
             cluster=key.partition("/")[2] or section.cluster_id or name,
             settings=settings,
         )
-        return self._supervisor(options, key, folder)
+        folder = self._target_folder(key)
+        return self._supervisor(options, key, folder.name, self._starter(name, key))
+
+    def _starter(self, name: str, key: str) -> Starter:
+        if self._registrar is None or self._config.engines[name].deploy_mode == "client":
+            return self._start_locally()
+        return ClusterStarter(
+            self._registrar,
+            key,
+            self._target_folder(key) / RECORD,
+            lease=self._config.registration.lease,
+            hidden=self._config.secret_variables,
+        )
+
+    def _target_folder(self, key: str) -> Path:
+        return self._data / ENGINES / f"@{folder_name(key.replace('/', '.'))}"
+
+    def _records(self) -> Iterator[Record]:
+        """Yield the engines in clusters that an earlier gateway has left; forget all others."""
+        sections = self._config.engines.items()
+        in_clusters = {name for name, section in sections if section.deploy_mode == "cluster"}
+        for file in sorted((self._data / ENGINES).glob(f"@*/{RECORD}")):
+            record = read_record(file)
+            if record is not None and record.key.partition("/")[0] in in_clusters:
+                yield record
+            else:
+                file.unlink()
 
     def _supervisor(
-        self, options: EngineOptions, owner: str, name: str, launch: Launch | None = None
+        self, options: EngineOptions, owner: str, name: str, starter: Starter
     ) -> Supervisor:
         """Return the supervisor of an engine beside the gateway's own, whose log has a name."""
         return Supervisor(
@@ -258,11 +318,9 @@ class Engines:
             logs=self._data / "logs",
             start_timeout=self._config.engine.start_timeout,
             announce=self._announce,
-            command=self._command,
-            hidden=self._hidden,
+            starter=starter,
             owner=owner,
             log_name=f"engine-out-{name}.log",
-            launch=launch,
         )
 
 

@@ -96,8 +96,25 @@ class FlightEngine:
     ) -> A:
         with self._under_way():
             endpoint = self._endpoints.wait(wait)
-            with self._transport(endpoint):
-                return ask(self._client_of(endpoint), request, on_progress)
+            try:
+                return self._ask(endpoint, request, on_progress)
+            except ServerError as problem:
+                # The engine ended before it got the request. The next one can have it, unless it
+                # belongs to a session, which that one does not know.
+                unsent = problem.code == Code.ENGINE_UNAVAILABLE.name and wait != 0
+                if not unsent or hasattr(request, "session_id"):
+                    raise
+                logger.info("%s is sent to the next engine", type(request).__name__)
+            return self._ask(self._endpoints.wait(wait), request, on_progress)
+
+    def _ask(
+        self,
+        endpoint: Endpoint,
+        request: Request[A],
+        on_progress: Callable[[Progress], None] | None,
+    ) -> A:
+        with self._transport(endpoint):
+            return ask(self._client_of(endpoint), request, on_progress)
 
     def read(self, ticket: ChunkTicket) -> Iterator[pa.RecordBatch]:
         # A result exists in one engine process only, so waiting for the next one is pointless.

@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
-import os
-import re
-import secrets
-import shutil
-import signal
-import subprocess
-import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO
 
-import msgspec
 import pyarrow.flight as flight
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.answers import NO_MEMORY_EXIT, Done, EngineInfo
+from tidegate_server.core.messages.answers import Done, EngineInfo
 from tidegate_server.core.messages.requests import A, EngineOptions, InspectMemory, Ping, Request
 from tidegate_server.core.permissions import private_opener
 from tidegate_server.core.sql.redact import redact
-from tidegate_server.gateway.link.accounts import Launch
 from tidegate_server.gateway.link.flight import Endpoint, ask, first_line
+from tidegate_server.gateway.link.process import EngineProcess, LocalStarter, Starter
 
 logger = logging.getLogger(__name__)
 
-ENGINE_COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "tidegate_server.engine")
 KEPT_LOGS = 5
 _LONGEST_BACKOFF = 30.0
 _STABLE_SECONDS = 10.0
@@ -40,12 +29,7 @@ _POLL_SECONDS = 0.1
 _PING_SECONDS = 10.0
 _REPLACE_SECONDS = 15.0
 """Seconds that an engine gets to shut down when it is replaced."""
-_KILL_SECONDS = 10.0
 _NOTICE_SECONDS = 1.0
-_CONFIGURATION = re.compile(r"TIDEGATE_[A-Z]+__", re.IGNORECASE)
-"""Environment variables with settings of the configuration."""
-_SOCKET_PATH_LIMIT = 90
-"""Systems allow 104 to 108 bytes for the path of a Unix socket."""
 
 
 def backoff(failures: int) -> float:
@@ -54,12 +38,7 @@ def backoff(failures: int) -> float:
 
 
 class Supervisor:
-    """Keeps one engine running between :meth:`start` and :meth:`stop`.
-
-    The engine gets its options on standard input, which stays open: when this process ends for any
-    reason, the pipe closes and the engine exits too. It runs in its own session, so that Ctrl-C in
-    a terminal only reaches the gateway.
-    """
+    """Keeps one engine running between :meth:`start` and :meth:`stop`."""
 
     def __init__(
         self,
@@ -69,33 +48,28 @@ class Supervisor:
         start_timeout: float,
         announce: Callable[[str], None] = logger.info,
         prepare: Callable[[], Iterable[Request[Done]]] = tuple,
-        command: Sequence[str] = ENGINE_COMMAND,
-        hidden: Collection[str] = (),
+        starter: Starter | None = None,
         owner: str = "",
         log_name: str = "engine-out.log",
-        launch: Launch | None = None,
     ) -> None:
         """Take the options of every start; ``socket`` is set for each.
 
         ``logs`` is the directory of ``log_name``, with the output of the engine and its JVM;
         ``start_timeout`` is in seconds; ``announce`` gets a sentence about each change;
-        ``prepare`` returns requests to send as soon as an engine answers; ``command`` starts it;
-        ``hidden`` are environment variables that it does not get; ``owner`` is the user or the
-        engine target that it is for, if not empty; ``launch`` starts it under another account.
+        ``prepare`` returns requests to send as soon as an engine answers; ``starter`` starts it,
+        by default on this machine; ``owner`` is the user or the engine target that it is for, if
+        not empty.
         """
         self._options = options
         self._log_file = logs / log_name
         self._start_timeout = start_timeout
         self._announce = announce
         self._prepare = prepare
-        self._launch = launch
-        self._prefix = () if launch is None else launch.prefix
-        self._command = (*self._prefix, *command)
+        self._starter: Starter = starter or LocalStarter()
         self._whose = f" of {owner}" if owner else ""
-        self._hidden = frozenset(hidden)
         self._on_ready: list[Callable[[EngineInfo], None]] = []
         self._changed = threading.Condition()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: EngineProcess | None = None
         self._endpoint: Endpoint | None = None
         self._info: EngineInfo | None = None
         self._generation = 1
@@ -177,8 +151,13 @@ class Supervisor:
         """Call ``callback`` after each start, on the supervisor's thread."""
         self._on_ready.append(callback)
 
-    def start(self) -> None:
-        """Start an engine in the background."""
+    def start(self, installation: str = "") -> None:
+        """Start an engine in the background.
+
+        :param installation: the id of the data directory, unless the options have it.
+        """
+        if installation:
+            self._options = dataclasses.replace(self._options, installation=installation)
         self._thread.start()
 
     def stop(self, seconds: float = 15.0) -> None:
@@ -190,7 +169,7 @@ class Supervisor:
             self._changed.notify_all()
             process = self._process
         if process is not None:
-            self._end(process, seconds)
+            process.end(seconds)
         if self._thread.ident is not None:
             self._thread.join(timeout=seconds)
 
@@ -213,7 +192,7 @@ class Supervisor:
                     self._changed.notify_all()
             return False
         self._announce(f"The Spark engine{self._whose} is being replaced. {reason}")
-        self._end(process, _REPLACE_SECONDS)
+        process.end(_REPLACE_SECONDS)
         return True
 
     def ask(self, request: Request[A]) -> A:
@@ -237,7 +216,7 @@ class Supervisor:
         self._stopping.set()
         process = self._process
         if process is not None:
-            self._kill(process.pid)
+            process.kill()
 
     # ---- the thread ------------------------------------------------------------------------
 
@@ -245,22 +224,8 @@ class Supervisor:
         failures = 0
         while not self._stopping.wait(backoff(failures)):
             began = time.monotonic()
-            with self._socket_folder() as folder:
+            with self._starter.socket_folder() as folder:
                 failures = failures + 1 if not self._run_engine(folder, began) else 0
-
-    @contextlib.contextmanager
-    def _socket_folder(self) -> Iterator[Path]:
-        """Yield the folder of the engine's socket, which an engine of another account creates."""
-        if self._launch is None:
-            with tempfile.TemporaryDirectory(prefix="tidegate-", dir=_short_temp()) as made:
-                yield Path(made)
-            return
-        folder = Path(_short_temp() or tempfile.gettempdir()) / f"tidegate-{secrets.token_hex(8)}"
-        try:
-            yield folder
-        finally:
-            # The engine removes it, unless it was killed.
-            shutil.rmtree(folder, ignore_errors=True)
 
     def _run_engine(self, folder: Path, began: float) -> bool:
         """Run one engine from start to end; False if it failed to start or ended too soon."""
@@ -281,59 +246,33 @@ class Supervisor:
             self._send_preparations(_location(folder / "engine.sock"))
             self._prepared.set()
             self._notify_ready(info)
-            process.wait()
-            self._record_end(process)
+            self._record_end(process.wait())
             return time.monotonic() - up_since >= _STABLE_SECONDS
         finally:
-            self._end(process, 0)
+            process.end(0)
 
-    def _spawn(self, socket: Path) -> subprocess.Popen[bytes]:
+    def _spawn(self, socket: Path) -> EngineProcess:
         rotate(self._log_file)
         options = dataclasses.replace(self._options, socket=str(socket))
         with self._changed, _open_log(self._log_file) as output:
             if self._stopping.is_set():
                 raise InterruptedError("the gateway is stopping")
-            process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env=self._environment(),
-                # Another account may not enter this process's directory.
-                cwd=None if self._launch is None else "/",
-            )
+            process = self._starter.start(options, output)
             self._process = process
             self._reason = "it is still starting"
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code says more
-            process.stdin.write(msgspec.json.encode(options) + b"\n")
-            process.stdin.flush()
         return process
 
-    def _environment(self) -> dict[str, str]:
-        """Return this process's variables except those of its configuration.
-
-        A query could read them in the engine.
-        """
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in self._hidden and not _CONFIGURATION.match(name)
-        }
-        return kept if self._launch is None else {**kept, **self._launch.environment}
-
     def _await_answer(
-        self, process: subprocess.Popen[bytes], socket: Path, began: float
+        self, process: EngineProcess, socket: Path, began: float
     ) -> EngineInfo | None:
         """Ping until the engine answers; otherwise record the failure and return None."""
         while time.monotonic() - began < self._start_timeout:
-            if (code := process.poll()) is not None:
+            if (end := process.poll()) is not None:
                 self._record_failed_start(
-                    f"it stopped while starting ({exit_text(code)}){self._last_log_line()}"
+                    f"it stopped while starting ({end}){self._last_log_line()}"
                 )
                 return None
-            if self._is_engines(socket) and (info := _ping(_location(socket))) is not None:
+            if process.listens(socket) and (info := _ping(_location(socket))) is not None:
                 self._prepared.clear()
                 self._set_ready(info, _location(socket))
                 return info
@@ -343,12 +282,6 @@ class Supervisor:
             f"it did not answer within {self._start_timeout:g} s{self._last_log_line()}"
         )
         return None
-
-    def _is_engines(self, socket: Path) -> bool:
-        """Return whether the engine listens already; no other account may be in its place."""
-        if not os.path.exists(socket):
-            return False
-        return self._launch is None or socket.parent.lstat().st_uid == self._launch.account.uid
 
     def _send_preparations(self, location: str) -> None:
         try:
@@ -385,7 +318,7 @@ class Supervisor:
             self._changed.notify_all()
         self._announce(f"The Spark engine{self._whose} did not start: {reason}")
 
-    def _record_end(self, process: subprocess.Popen[bytes]) -> None:
+    def _record_end(self, end: str) -> None:
         with self._changed:
             self._endpoint = None
             self._info = None
@@ -393,55 +326,14 @@ class Supervisor:
             self._changed.notify_all()
             if self._stopping.is_set():
                 return
-            self._reason = f"it ended ({exit_text(process.returncode)}) and is being started again"
-        self._announce(
-            f"The Spark engine{self._whose} ended ({exit_text(process.returncode)}); "
-            "starting another one"
-        )
+            self._reason = f"it ended ({end}) and is being started again"
+        self._announce(f"The Spark engine{self._whose} ended ({end}); starting another one")
 
     def _last_log_line(self) -> str:
         """Return the last line of the engine's log, to append to a sentence."""
         lines = self._log_file.read_text("utf-8", "replace").split("\n")
         last = redact(next((line.strip() for line in reversed(lines) if line.strip()), ""))
         return f": {last} (see {self._log_file})" if last else f", see {self._log_file}"
-
-    # ---- the end of a process ----------------------------------------------------------------
-
-    def _end(self, process: subprocess.Popen[bytes], seconds: float) -> None:
-        """End a process and its children; gently at first if ``seconds`` allow it."""
-        if self._launch is not None:
-            # An engine ends with its input; the gateway may not be allowed to send it a signal.
-            _close_input(process)
-        if seconds > 0 and process.poll() is None:
-            if self._launch is None:
-                process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(seconds)
-        self._kill(process.pid)
-        process.wait()
-        _close_input(process)
-
-    def _kill(self, leader: int) -> None:
-        try:
-            os.killpg(leader, signal.SIGKILL)
-        except ProcessLookupError:
-            return
-        except PermissionError:
-            # macOS rejects a signal to a group of zombies only; such a group has ended as well.
-            if self._prefix:
-                self._kill_launched(leader)
-
-    def _kill_launched(self, leader: int) -> None:
-        command = [*self._prefix, "kill", "-KILL", "--", f"-{leader}"]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=_KILL_SECONDS, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as problem:
-            logger.warning("the engine%s could not be killed: %s", self._whose, problem)
-            return
-        if done.returncode:
-            logger.info("killing the engine%s: %s", self._whose, redact(done.stderr.strip()))
 
 
 def rotate(file: Path, kept: int = KEPT_LOGS) -> None:
@@ -455,18 +347,6 @@ def rotate(file: Path, kept: int = KEPT_LOGS) -> None:
 
 def _open_log(file: Path) -> IO[bytes]:
     return open(file, "ab", opener=private_opener)
-
-
-def exit_text(code: int) -> str:
-    """Describe how a process ended: its exit code, or the signal that killed it."""
-    if code == NO_MEMORY_EXIT:
-        return f"out of memory, exit code {code}"
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"killed by signal {-code}"
 
 
 def _is_unused(location: str) -> bool:
@@ -491,16 +371,5 @@ def _ping(location: str) -> EngineInfo | None:
     return answer
 
 
-def _close_input(process: subprocess.Popen[bytes]) -> None:
-    if process.stdin is not None and not process.stdin.closed:
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()
-
-
 def _location(socket: Path) -> str:
     return f"grpc+unix://{socket}"
-
-
-def _short_temp() -> str | None:
-    """Return a directory with a path short enough for sockets; None for the default one."""
-    return "/tmp" if len(tempfile.gettempdir()) > _SOCKET_PATH_LIMIT - 40 else None
