@@ -113,12 +113,28 @@ def test_an_engine_in_yarn_outlives_its_gateway(config: Path, start_server: Star
 
     jvm_of(engine).kill()
     wait_until(lambda: not engine.is_running(), "the engine outlives its JVM")
-    [(_, info)] = run(server, "DELETE FROM events WHERE k = 2", REFRESH)
+    [(_, info)] = run(
+        server,
+        "ALTER MATERIALIZED TABLE totals SUSPEND",
+        "ALTER MATERIALIZED TABLE totals RESUME",
+        "DELETE FROM events WHERE k = 2",
+        REFRESH,
+    )
     assert info["action"] == "INCREMENTAL"
     assert engine_process(server, "etl") != engine
     assert run(server, ROWS) == [(0, 9), (1, 112)]
     [verified] = run(server, "VERIFY MATERIALIZED TABLE totals")
     assert verified[3] is True
+
+    run(
+        server,
+        "SET 'execution.mode' = 'yarn-application'",
+        "CREATE MATERIALIZED TABLE alone FRESHNESS = INTERVAL '1' DAY AS SELECT max(n) FROM events",
+        "ALTER MATERIALIZED TABLE alone REFRESH",
+    )
+    states = {row[0]: (row[2], row[4]) for row in run(server, "SHOW ENGINES")}
+    assert states["nightly"] == ("yarn-application", "UP")
+    assert run(server, "SELECT * FROM alone") == [(100,)]
 
     engine = engine_process(server, "etl")
     jvm = jvm_of(engine)

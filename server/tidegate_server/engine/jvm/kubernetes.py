@@ -103,8 +103,7 @@ def kubernetes_settings(options: EngineOptions, start: str = "") -> dict[str, st
     """Return Spark's settings of an engine whose executors are pods.
 
     Spark's ConfigMap with the files of SPARK_CONF_DIR is left out, since each killed engine would
-    leave one behind. So is what only a driver in a pod needs. By default, Spark would end the
-    engine after it has lost a few executors.
+    leave one behind. So is what only a driver in a pod needs.
 
     :param start: identifies this start; empty for a random text.
     """
@@ -118,7 +117,6 @@ def kubernetes_settings(options: EngineOptions, start: str = "") -> dict[str, st
             cluster, start or secrets.token_hex(4)
         ),
         **{f"spark.kubernetes.executor.label.{key}": value for key, value in labels.items()},
-        "spark.executor.maxNumFailures": str((1 << 31) - 1),
         _CONFIG_MAPS_OFF: "true",
         _DELETE_SERVICES: "false",
         **({} if claims else {_OWN_CLAIMS: "false"}),

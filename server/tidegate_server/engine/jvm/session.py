@@ -225,6 +225,8 @@ def _common_settings(options: EngineOptions, directories: Directories) -> dict[s
         # Hadoop gives files the rights of this mask, whatever that of the process.
         "spark.hadoop.fs.permissions.umask-mode": (f"{umask_of(options):03o}"),
         "spark.log.structuredLogging.enabled": "false",
+        # On YARN and Kubernetes, Spark would end the engine after it has lost a few executors.
+        "spark.executor.maxNumFailures": str((1 << 31) - 1),
         "spark.scheduler.mode": "FAIR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
