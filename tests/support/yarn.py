@@ -50,7 +50,8 @@ _QUEUES: Final = {
 }
 _NODE: Final = {
     "yarn.nodemanager.vmem-check-enabled": "false",
-    "yarn.nodemanager.resource.memory-mb": "12288",
+    # The mini cluster overrides the node manager's own setting with this one.
+    "yarn.minicluster.yarn.nodemanager.resource.memory-mb": "12288",
     "yarn.scheduler.minimum-allocation-mb": "128",
     "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "99",
 }
