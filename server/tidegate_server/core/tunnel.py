@@ -142,14 +142,14 @@ class Connection:
     async def close(self) -> None:
         """Close the connection, whatever its state."""
         self.writer.close()
-        try:
-            async with asyncio.timeout(1):
-                await self.writer.wait_closed()
-        except OSError:
-            pass
-        finally:
-            # A peer that has vanished would keep TLS waiting for its farewell.
-            self.writer.transport.abort()
+        with contextlib.suppress(OSError):  # it may be broken already
+            try:
+                async with asyncio.timeout(1):
+                    await self.writer.wait_closed()
+            except (TimeoutError, asyncio.CancelledError):
+                # A peer that has vanished would keep TLS waiting for its farewell.
+                self.writer.transport.abort()
+                raise
 
 
 async def join(one: Connection, other: Connection) -> None:
