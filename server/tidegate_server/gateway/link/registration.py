@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from tidegate_server.core.messages.requests import EngineOptions
 from tidegate_server.core.tunnel import (
@@ -172,6 +173,7 @@ class RemoteEngine:
         self._spawn(self._give_up("its connection was lost"))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._registrar.writers.add(writer)
         with contextlib.suppress(asyncio.CancelledError):  # asyncio would report it as an error
             await self._connect(Connection(reader, writer))
 
@@ -234,6 +236,8 @@ class Registrar:
         )
         self._engines: set[RemoteEngine] = set()
         self._held: set[str] = set()
+        self.writers: WeakSet[asyncio.StreamWriter] = WeakSet()
+        """Those of all connections, to be closed at the end."""
         self._server: asyncio.Server | None = None
         self.gateway = secrets.token_hex(8)
         """Identifies this process to agents."""
@@ -310,6 +314,9 @@ class Registrar:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in self.writers:
+            if not writer.is_closing():
+                writer.transport.abort()
         await asyncio.sleep(0)  # for the transports that were aborted
 
     async def _listen(self, context: ssl.SSLContext) -> None:
@@ -323,6 +330,7 @@ class Registrar:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.add(writer)
         with contextlib.suppress(asyncio.CancelledError):  # asyncio would report it as an error
             await self._receive(Connection(reader, writer))
 
