@@ -159,9 +159,8 @@ def _first_commit(server: Server, table: str) -> float:
         f"SET 'execution.engine' = '{_ENGINE}'",
         f"CREATE MATERIALIZED TABLE {table} FRESHNESS = INTERVAL '1' DAY "
         "AS SELECT k, sum(v) AS v, count(*) AS n FROM facts GROUP BY k",
+        f"ALTER MATERIALIZED TABLE {table} REFRESH",
     )
-    while _run(server, f"SELECT count(*) FROM {table}") != [(100,)]:
-        time.sleep(0.05)
     return time.perf_counter() - began
 
 
