@@ -262,6 +262,7 @@ class Engines:
     def _make_target(self, name: str, key: str) -> Supervisor:
         """Return the supervisor of the engine of a section, or of one of its applications."""
         engine, section = self._config.engine, self._config.engines[name]
+        folder = self._target_folder(key)
         in_cluster = section.deploy_mode == "cluster"
         inherited = self._options.settings
         if in_cluster:  # these describe the server's machine
@@ -276,12 +277,11 @@ class Engines:
                 section.driver_memory or engine.driver_memory, machine_memory()
             ),
             jars=(*engine.jars, *section.jars),
-            work=str(self._target_folder(key)),
+            work=str(folder),
             exchange=exchange_directory(section.master, settings, engine),
             cluster=key.partition("/")[2] or section.cluster_id or name,
             settings=settings,
         )
-        folder = self._target_folder(key)
         return self._supervisor(options, key, folder.name, self._starter(name, key))
 
     def _starter(self, name: str, key: str) -> Starter:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -113,20 +113,9 @@ class LocalStarter:
             shutil.rmtree(folder, ignore_errors=True)
 
     def start(self, options: EngineOptions, output: IO[bytes]) -> LocalProcess:
-        process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env=self._environment(),
-            # Another account may not enter this process's directory.
-            cwd=None if self._launch is None else "/",
-        )
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code says more
-            process.stdin.write(msgspec.json.encode(options) + b"\n")
-            process.stdin.flush()
+        # Another account may not enter this process's directory.
+        cwd = None if self._launch is None else "/"
+        process = spawn(self._command, [options], output, self._environment(), cwd)
         return LocalProcess(process, self._launch)
 
     def _environment(self) -> dict[str, str]:
@@ -198,6 +187,34 @@ class LocalProcess:
         if stdin is not None and not stdin.closed:
             with contextlib.suppress(BrokenPipeError):
                 stdin.close()
+
+
+def spawn(
+    command: Sequence[str],
+    lines: Iterable[object],
+    output: IO[bytes],
+    environment: Mapping[str, str],
+    cwd: str | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own, with lines of JSON on its standard input.
+
+    :raises OSError: if it cannot be started.
+    """
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        env=environment,
+        cwd=cwd,
+    )
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code says more
+        for line in lines:
+            process.stdin.write(msgspec.json.encode(line) + b"\n")
+        process.stdin.flush()
+    return process
 
 
 def engine_environment(hidden: Collection[str]) -> dict[str, str]:

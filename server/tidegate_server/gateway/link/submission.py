@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import logging
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Collection, Sequence
@@ -19,7 +18,12 @@ import msgspec
 
 from tidegate_server.core.messages.requests import EngineOptions
 from tidegate_server.core.permissions import private_opener
-from tidegate_server.gateway.link.process import engine_environment, exit_text, private_folder
+from tidegate_server.gateway.link.process import (
+    LocalProcess,
+    engine_environment,
+    private_folder,
+    spawn,
+)
 from tidegate_server.gateway.link.registration import Known, Registrar, RemoteEngine
 
 logger = logging.getLogger(__name__)
@@ -99,26 +103,17 @@ class ClusterStarter:
             process.submit()
         return process
 
-    def submit(self, options: EngineOptions, output: FileIO) -> tuple[RemoteEngine, SubmitProcess]:
+    def submit(
+        self, options: EngineOptions, output: IO[bytes]
+    ) -> tuple[RemoteEngine, LocalProcess]:
         """Start the program that submits an engine.
 
         :raises OSError: if it cannot be started.
         """
         engine, invitation = self._registrar.invite(options, self._lease)
-        process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env=engine_environment(self._hidden),
-        )
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code says more
-            process.stdin.write(msgspec.json.encode(options) + b"\n")
-            process.stdin.write(msgspec.json.encode(invitation) + b"\n")
-            process.stdin.close()
-        return engine, SubmitProcess(process)
+        environment = engine_environment(self._hidden)
+        process = spawn(self._command, [options, invitation], output, environment)
+        return engine, LocalProcess(process)
 
     def await_return(self, options: EngineOptions, known: Known) -> RemoteEngine:
         """Return an engine of an earlier gateway, which may connect again."""
@@ -138,35 +133,11 @@ class ClusterStarter:
         self._record.unlink(missing_ok=True)
 
 
-class SubmitProcess:
-    """The program that submits an engine, and then reports the state of its application."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def poll(self) -> str | None:
-        """Return how it ended; None while it runs."""
-        code = self._process.poll()
-        if code is None:
-            return None
-        return f"spark-submit ended with {exit_text(code)} before the engine registered"
-
-    def kill(self) -> None:
-        """End it; the application that it has submitted is not affected."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, 9)
-        self._process.wait()
-
-
 class ClusterProcess:
     """An engine in a cluster, as :class:`~.process.EngineProcess`."""
 
     def __init__(
-        self, starter: ClusterStarter, options: EngineOptions, digest: str, output: FileIO
+        self, starter: ClusterStarter, options: EngineOptions, digest: str, output: IO[bytes]
     ) -> None:
         """``digest`` is that of the options; it closes ``output`` at its end."""
         self._starter = starter
@@ -174,7 +145,8 @@ class ClusterProcess:
         self._digest = digest
         self._output = output
         self._engine: RemoteEngine | None = None
-        self._submission: SubmitProcess | None = None
+        self._submission: LocalProcess | None = None
+        """The program that submits it, until the engine has registered."""
         self._deadline: float | None = None
         """Until when an engine of an earlier gateway is awaited."""
         self._remembered = False
@@ -203,7 +175,10 @@ class ClusterProcess:
             logger.info("the engine of an earlier gateway did not return; submitting another one")
             engine.end(0)
             self.submit()
-        return None if self._submission is None else self._submission.poll()
+        end = None if self._submission is None else self._submission.poll()
+        if end is None:
+            return None
+        return f"spark-submit ended with {end} before the engine registered"
 
     def wait(self) -> str:
         assert self._engine is not None
@@ -229,12 +204,19 @@ class ClusterProcess:
             return
         self._remembered = True
         self._starter.remember(engine, self._digest)
-        if self._submission is not None:
-            self._submission.kill()
+        self._end_submission()
+
+    def _end_submission(self) -> None:
+        """End that program; the application that it has submitted is not affected.
+
+        Once only: its process id may soon be that of another one.
+        """
+        submission, self._submission = self._submission, None
+        if submission is not None:
+            submission.end(0)
 
     def _finish(self) -> None:
-        if self._submission is not None:
-            self._submission.kill()
+        self._end_submission()
         self._output.close()
         self._starter.forget()
 
