@@ -1,6 +1,7 @@
 #!/bin/bash
-# Starts what the image is for. The server is the default. Spark starts the same image with the
-# argument "executor" in the pods that it creates, and describes the executor in SPARK_* variables.
+# Starts what the image is for. The server is the default. Spark starts the same image in the pods
+# that it creates: with the argument "executor", which SPARK_* variables describe, and with "driver"
+# for an engine in a pod of its own, followed by the arguments of spark-submit.
 set -euo pipefail
 
 case "${1:-server}" in
@@ -24,6 +25,11 @@ case "${1:-server}" in
       --hostname "$SPARK_EXECUTOR_POD_IP" \
       --resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" \
       --podName "$SPARK_EXECUTOR_POD_NAME"
+    ;;
+  driver)
+    shift
+    exec "${SPARK_HOME}/bin/spark-submit" --deploy-mode client \
+      --conf "spark.driver.bindAddress=${SPARK_DRIVER_BIND_ADDRESS}" "$@"
     ;;
   server)
     shift || true

@@ -25,6 +25,7 @@ CHART = FILES / "chart"
 RENDERED = FILES / "tidegate.yaml"
 HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
 RELEASE = ("tidegate", str(CHART), "--namespace", "tidegate")
+ROLES = ("tidegate", "tidegate-claims", "tidegate-drivers")
 WAREHOUSE = r"config.engine.settings.spark\.sql\.warehouse\.dir=s3a://bucket/warehouse"
 
 
@@ -50,8 +51,9 @@ def config(rendered: dict[tuple[str, str], Any], monkeypatch: pytest.MonkeyPatch
 
 def test_the_server_takes_the_configuration_of_the_manifest(config: Config) -> None:
     engine = config.engine
-    template = engine.settings.pop("spark.kubernetes.executor.podTemplateFile")
-    assert template == "/etc/tidegate/pod-template.yaml"
+    for part, file in (("executor", "pod-template"), ("driver", "driver-template")):
+        template = engine.settings.pop(f"spark.kubernetes.{part}.podTemplateFile")
+        assert template == f"/etc/tidegate/{file}.yaml"
     check_exposure(config)
     check_kubernetes_settings(engine.master, engine.settings)
     check_cluster_storage(engine.master, engine.settings, config.data, engine)
@@ -153,6 +155,29 @@ def test_the_entrypoint_starts_executors(tmp_path: Path) -> None:
     assert set(pairs.values()) == set(given.values())
 
 
+def test_the_entrypoint_starts_drivers(tmp_path: Path) -> None:
+    """With a spark-submit that prints its arguments; the tests of clusters start real ones."""
+    program = tmp_path / "bin" / "spark-submit"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    program.chmod(0o755)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "SPARK_HOME": str(tmp_path),
+        "SPARK_DRIVER_BIND_ADDRESS": "10.0.0.1",
+    }
+    given = ["--properties-file", "/opt/spark/conf/spark.properties", "local:///agent.py"]
+    done = subprocess.run(
+        [str(FILES / "entrypoint.sh"), "driver", *given],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    own = ["--deploy-mode", "client", "--conf", "spark.driver.bindAddress=10.0.0.1"]
+    assert done.stdout.splitlines() == [*own, *given]
+
+
 @pytest.fixture(scope="module")
 def helm(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Helm, which is built if it is not installed."""
@@ -190,12 +215,12 @@ def test_every_option_of_the_chart_makes_valid_manifests(helm: str, tmp_path: Pa
     content = tomllib.loads(found["ConfigMap", "tidegate"]["data"]["tidegate.toml"])
     assert content["engines"]["nightly"]["application"] is True
     assert content["scheduler"]["max_concurrent"] == 4
+    alone = documents((FILES / "rbac.yaml").read_text("utf-8"))
     settings = content["engine"]["settings"]
     assert settings["spark.kubernetes.container.image.pullSecrets"] == "registry"
     assert settings["spark.kubernetes.container.image"] == "registry.example.org/tidegate:1"
     assert found["Role", "other"]["rules"] == [
-        *documents((FILES / "rbac.yaml").read_text("utf-8"))["Role", "tidegate"]["rules"],
-        *documents((FILES / "rbac.yaml").read_text("utf-8"))["Role", "tidegate-claims"]["rules"],
+        *(rule for name in ROLES for rule in alone["Role", name]["rules"]),
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
     ]
     other = succeed(helm, "template", *RELEASE, "--set", WAREHOUSE, "--set", UNMANAGED)
@@ -203,6 +228,8 @@ def test_every_option_of_the_chart_makes_valid_manifests(helm: str, tmp_path: Pa
     template = yaml.safe_load(found["ConfigMap", "tidegate"]["data"]["pod-template.yaml"])
     assert template["spec"]["nodeSelector"] == {"pool": "spark"}
     assert template["spec"]["automountServiceAccountToken"] is False
+    template = yaml.safe_load(found["ConfigMap", "tidegate"]["data"]["driver-template.yaml"])
+    assert template["spec"]["nodeSelector"] == {"pool": "drivers"}
     validate(tmp_path, text, RENDERED.read_text("utf-8"), (FILES / "rbac.yaml").read_text("utf-8"))
 
 
@@ -219,9 +246,11 @@ config:
     nightly:
       master: k8s://https://kubernetes.default.svc
       application: true
+      deploy_mode: cluster
       settings:
         spark.kubernetes.executor.volumes.persistentVolumeClaim.a.options.claimName: OnDemand
 podTemplate: {spec: {nodeSelector: {pool: spark}}}
+driverTemplate: {spec: {nodeSelector: {pool: drivers}}}
 persistence: {storageClass: fast}
 nodeSelector: {pool: servers}
 tolerations: [{key: servers, operator: Exists}]

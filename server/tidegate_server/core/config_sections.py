@@ -330,9 +330,9 @@ class EngineTargetSection(Section):
             raise ValueError("application = true is for masters of YARN and Kubernetes")
         if not self.application and "max_engines" in self.model_fields_set:
             raise ValueError("max_engines has no effect without application = true")
-        if self.deploy_mode == "cluster" and not mode.startswith("yarn"):
+        if self.deploy_mode == "cluster" and not mode.startswith(("yarn", "kubernetes")):
             why = ": a standalone cluster runs no drivers in Python" if mode == "remote" else ""
-            raise ValueError(f"deploy_mode = cluster is for the master yarn{why}")
+            raise ValueError(f"deploy_mode = cluster is for masters of YARN and Kubernetes{why}")
         if self.cluster_id and not mode.endswith("-session"):
             raise ValueError("cluster_id is for sessions on YARN and Kubernetes")
         return self

@@ -18,6 +18,8 @@ from tidegate_server.core.messages.requests import EngineOptions
 
 INVITATION_VARIABLE = "TIDEGATE_INVITATION"
 """The environment variable in which a submitted agent finds its :class:`Invitation`."""
+POD_VARIABLE = "TIDEGATE_POD"
+"""The environment variable with the name of the pod of Kubernetes that the agent runs in."""
 BEAT_SECONDS = 10.0
 """How often the gateway sends a :class:`Beat`, which the agent returns."""
 SILENCE_SECONDS = 40.0
@@ -94,6 +96,8 @@ class Ended(msgspec.Struct, frozen=True, tag=True):
     """The engine has ended by itself."""
 
     code: int
+    output: str = ""
+    """The last lines of its output, which may say why."""
 
 
 Line = Register | Resume | Stream | Accepted | Rejected | Open | Beat | End | Ended

@@ -19,7 +19,7 @@ from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.core.messages.requests import EngineOptions
 from tidegate_server.engine.gate.gate import install_gate
 from tidegate_server.engine.jvm.cluster_size import cluster_size, has_executor
-from tidegate_server.engine.jvm.kubernetes import engine_labels, is_kubernetes, why_no_executor
+from tidegate_server.engine.jvm.kubernetes import is_kubernetes, why_no_executor
 from tidegate_server.engine.jvm.memory import end_without_memory
 from tidegate_server.engine.jvm.references import freeze_references
 from tidegate_server.engine.jvm.session import (
@@ -134,8 +134,7 @@ def _explanation(options: EngineOptions, spark: SparkSession) -> Callable[[], st
     """Return what asks the cluster why it gives no executor."""
     if not is_kubernetes(options.master):
         return lambda: ""
-    labels = engine_labels(options)
-    return lambda: why_no_executor(spark._jvm, options.master, labels)
+    return lambda: why_no_executor(spark._jvm, options)
 
 
 def _remove_socket(socket: Path) -> None:

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from base64 import urlsafe_b64decode
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from tidegate_server.core.messages.requests import EngineOptions, ForgetSessions
 from tidegate_server.core.tunnel import (
     INVITATION_VARIABLE,
     LONGEST_LINE,
+    POD_VARIABLE,
     Accepted,
     Beat,
     Connection,
@@ -41,6 +43,7 @@ from tidegate_server.core.tunnel import (
     Stream,
     join,
 )
+from tidegate_server.engine.pod import delete_pod
 
 logger = logging.getLogger("tidegate_server.engine.agent")
 
@@ -52,6 +55,10 @@ _FORGET_SECONDS = 30.0
 _REJECTED = 77
 """Exit code if the gateway does not expect this engine."""
 _STREAM_LIMIT = 1 << 18
+_OUTPUT_LINES = 20
+"""How many lines of the engine's output the gateway gets when it has ended."""
+_OUTPUT_SECONDS = 2.0
+"""A child of the engine could keep its output open."""
 
 
 class RejectedError(Exception):
@@ -76,6 +83,8 @@ class Agent:
         self._gateway = ""
         self._control: Connection | None = None
         self._streams: set[asyncio.Task[None]] = set()
+        self._lines: deque[str] = deque(maxlen=_OUTPUT_LINES)
+        """The last lines of the engine's output."""
 
     async def run(self) -> int:
         """Register, run the engine, and return its exit code.
@@ -89,6 +98,8 @@ class Agent:
             raise ProtocolError("the gateway sent no options")
         self._credential, self._gateway = accepted.credential, accepted.gateway
         engine = await self._start(accepted.options)
+        assert engine.stdout is not None
+        copied = asyncio.create_task(self._copy_output(engine.stdout))
         ended = asyncio.create_task(engine.wait())
         attended = asyncio.create_task(self._attend())
         await asyncio.wait({ended, attended}, return_when=asyncio.FIRST_COMPLETED)
@@ -99,9 +110,10 @@ class Agent:
             logger.info("the engine ends: %s", attended.result())
             await self._end(engine)
         code = await ended
+        await asyncio.wait([copied], timeout=_OUTPUT_SECONDS)
         if self._control is not None:
             with contextlib.suppress(OSError):
-                await self._control.send(Ended(code))
+                await self._control.send(Ended(code, "".join(self._lines)))
             await self._control.close()
         return code
 
@@ -202,13 +214,25 @@ class Agent:
         )
         environment = {k: v for k, v in os.environ.items() if k != INVITATION_VARIABLE}
         engine = await asyncio.create_subprocess_exec(
-            *self._command, stdin=asyncio.subprocess.PIPE, env=environment
+            *self._command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=environment,
         )
         assert engine.stdin is not None
         with contextlib.suppress(ConnectionError):  # it died at once; its exit code says more
             engine.stdin.write(msgspec.json.encode(options) + b"\n")
             await engine.stdin.drain()
         return engine
+
+    async def _copy_output(self, output: asyncio.StreamReader) -> None:
+        """Pass the engine's output on, and remember its end."""
+        while block := await output.read(_STREAM_LIMIT):
+            text = block.decode("utf-8", "replace")
+            self._lines.extend(text.splitlines(keepends=True))
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
     async def _end(self, engine: asyncio.subprocess.Process) -> None:
         """Close the engine's input, with which it ends, and kill it if it does not."""
@@ -241,10 +265,14 @@ def main() -> int:
     # Short, as Unix sockets need it: containers have deep working directories.
     with tempfile.TemporaryDirectory(prefix="tidegate-", dir="/tmp") as folder:
         try:
-            return asyncio.run(Agent(invitation, Path(folder)).run())
+            code = asyncio.run(Agent(invitation, Path(folder)).run())
         except RejectedError as problem:
             logger.error("%s", problem)
-            return _REJECTED
+            code = _REJECTED
+    pod = os.environ.get(POD_VARIABLE)
+    if pod and code in (0, _REJECTED):  # that of an engine that has failed remains, with its output
+        delete_pod(pod)
+    return code
 
 
 if __name__ == "__main__":

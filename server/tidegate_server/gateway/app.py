@@ -48,6 +48,8 @@ from tidegate_server.gateway.link.cluster import (
     check_cluster_storage,
     check_hadoop_configuration,
     check_log_store,
+    check_submitted_settings,
+    section_settings,
 )
 from tidegate_server.gateway.link.engines import Engines, check_metastore
 from tidegate_server.gateway.link.kubernetes import check_kubernetes_settings
@@ -146,16 +148,20 @@ class Gateway:
                 logger.warning("engine.share = user but authentication is off: set server.auth")
         if config.engines:
             check_metastore(engine.settings)
-        for master, own in (
-            (engine.master, engine.own_settings),
-            *((section.master, section.settings) for section in config.engines.values()),
+        sections = config.engines.values()
+        for master, in_cluster, own in (
+            (engine.master, False, engine.own_settings),
+            *((each.master, each.deploy_mode == "cluster", each.settings) for each in sections),
         ):
+            settings = section_settings(engine.settings, own, in_cluster=in_cluster)
             check_java_options(own)
             check_hadoop_configuration(master, os.environ)
-            check_kubernetes_settings(master, {**engine.settings, **own})
-            check_cluster_storage(master, {**engine.settings, **own}, self.data, engine)
+            check_kubernetes_settings(master, settings)
+            check_cluster_storage(master, settings, self.data, engine)
+            if in_cluster:
+                check_submitted_settings(master, settings)
             if config.engines or engine.share == "user":
-                check_log_store({**engine.settings, **own})
+                check_log_store(settings)
         self.host, self.port = config.server.host, config.server.port
         self.http_port: int | None = None
         """The port of the REST interface while it listens."""

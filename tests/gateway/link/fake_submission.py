@@ -1,7 +1,7 @@
 """Submits an engine without Spark to this machine, as spark-submit does to a cluster.
 
 The agent outlives this program. Its first argument is a file for the agent's output; the second, if
-given, is a port at which it finds the gateway, or ``fail``.
+given, is a port at which it finds the gateway, ``fail``, or ``broken`` for an engine that fails.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tidegate_server.core.tunnel import Invitation
 from tidegate_server.engine.agent import Agent, RejectedError
 
 FAKE_ENGINE = Path(__file__).with_name("fake_engine.py")
+_WORDS = "FAKE_ENGINE_WORDS"
 
 
 def submit(log: str, *port: str) -> None:
@@ -29,7 +30,8 @@ def submit(log: str, *port: str) -> None:
         sys.exit(2)
     sys.stdin.readline()
     invitation = msgspec.json.decode(sys.stdin.readline(), type=Invitation)
-    if port:
+    words = port if port == ("broken",) else ()
+    if port and not words:
         invitation = msgspec.structs.replace(invitation, port=int(port[0]))
     with open(log, "ab") as output:
         agent = subprocess.Popen(
@@ -38,6 +40,7 @@ def submit(log: str, *port: str) -> None:
             stdout=output,
             stderr=output,
             start_new_session=True,
+            env={**os.environ, _WORDS: " ".join(words)},
         )
     assert agent.stdin is not None
     agent.stdin.write(msgspec.json.encode(invitation))
@@ -49,8 +52,9 @@ def run_agent() -> int:
     """Run the agent of an engine without Spark."""
     logging.basicConfig(level=logging.INFO)
     invitation = msgspec.json.decode(sys.stdin.read(), type=Invitation)
+    command = [sys.executable, str(FAKE_ENGINE), *os.environ[_WORDS].split()]
     with tempfile.TemporaryDirectory(prefix="tidegate-", dir="/tmp") as folder:
-        agent = Agent(invitation, Path(folder), [sys.executable, str(FAKE_ENGINE)])
+        agent = Agent(invitation, Path(folder), command)
         try:
             return asyncio.run(agent.run())
         except RejectedError as problem:

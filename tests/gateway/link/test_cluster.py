@@ -15,10 +15,13 @@ from tidegate_server.gateway.link.cluster import (
     check_cluster_storage,
     check_hadoop_configuration,
     check_log_store,
+    check_submitted_settings,
+    section_settings,
 )
 
 DATA = Path("/srv/tidegate")
 SPARK = "spark://head:7077"
+PODS = "k8s://https://head:6443"
 
 
 @pytest.mark.parametrize("master", [SPARK, "yarn", "k8s://https://head:6443"])
@@ -136,3 +139,31 @@ def test_yarn_finds_its_configuration(tmp_path: Path) -> None:
     (tmp_path / "yarn-site.xml").touch()
     places = {"HADOOP_CONF_DIR": "/nowhere", "YARN_CONF_DIR": str(tmp_path)}
     check_hadoop_configuration("yarn", places)
+
+
+def test_the_server_s_own_settings_are_not_those_of_a_driver_in_the_cluster() -> None:
+    inherited = {"spark.driver.host": "10.0.0.1", "spark.executor.cores": "2"}
+    own = {"spark.executor.cores": "4"}
+    assert section_settings(inherited, own, in_cluster=True) == own
+    assert section_settings(inherited, own, in_cluster=False) == {**inherited, **own}
+
+
+@pytest.mark.parametrize(
+    ("master", "key", "hint"),
+    [
+        ("yarn", "spark.driver.host", "Remove it"),
+        (PODS, "spark.kubernetes.driver.pod.name", "Remove it"),
+        ("yarn", "spark.yarn.appMasterEnv.S3_SECRET_KEY", "from a file"),
+        (PODS, "spark.kubernetes.driverEnv.S3_SECRET_KEY", "spark.kubernetes.driver.secretKeyRef"),
+        (PODS, "spark.kubernetes.authenticate.oauthToken", "authenticate.oauthTokenFile"),
+    ],
+)
+def test_settings_without_effect_on_a_driver_in_the_cluster_are_refused(
+    master: str, key: str, hint: str
+) -> None:
+    with pytest.raises(ServerError) as caught:
+        check_submitted_settings(master, {key: "value"})
+    assert caught.value.code == "CLUSTER_CONFIGURATION"
+    assert key in caught.value.message
+    assert hint in caught.value.hint
+    check_submitted_settings(master, {"spark.kubernetes.driverEnv.TZ": "UTC"})

@@ -38,6 +38,16 @@ IMAGE = {"spark.kubernetes.container.image": "tidegate:1"}
             "cluster_id",
         ),
         (
+            {**IMAGE, "spark.kubernetes.driver.label.tidegate/engine": "mine"},
+            "are the engine's own",
+            "cluster_id",
+        ),
+        (
+            {**IMAGE, "spark.kubernetes.driver.podTemplateFile": "/nowhere/pod.yaml"},
+            "/nowhere/pod.yaml cannot be read",
+            "driver.podTemplateFile",
+        ),
+        (
             {**IMAGE, "spark.kubernetes.executor.podTemplateFile": "/nowhere/pod.yaml"},
             "/nowhere/pod.yaml cannot be read",
             "podTemplateFile",

@@ -156,6 +156,15 @@ def test_a_failed_submission_says_why(make_gateway: MakeGateway) -> None:
     assert "the queue etl does not exist" in caught.value.message
 
 
+def test_an_engine_that_fails_in_the_cluster_says_why(make_gateway: MakeGateway) -> None:
+    gateway = make_gateway("broken")
+    gateway.supervisor.start()
+    with pytest.raises(ServerError) as caught:
+        gateway.supervisor.wait(None)
+    assert "exit code 3" in caught.value.message
+    assert "no Spark here" in caught.value.message
+
+
 def test_an_engine_that_dies_is_submitted_again(gateway: Gateway) -> None:
     first = gateway.pid
     with pytest.raises(ServerError) as caught:

@@ -157,7 +157,7 @@ def test_a_table_is_not_moved_where_there_is_nothing(
 
 @pytest.mark.parametrize(
     ("master", "reason"),
-    [("spark://head:7077", "runs no drivers in Python"), (K8S, "is for the master yarn")],
+    [("spark://head:7077", "runs no drivers in Python"), ("local[2]", "is for masters of YARN")],
 )
 def test_a_driver_in_the_cluster_needs_one_that_can_run_it(master: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):

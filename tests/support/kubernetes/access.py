@@ -9,11 +9,14 @@ import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import yaml
+
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_APPLY = "application/apply-patch"
 _HEAD_END = b"\r\n\r\n"
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
@@ -125,8 +128,12 @@ class Front:
             wanted = Asked(asks["verb"], asks["resource"], asks["namespace"])
             return _send(client, 201, {**review, "status": {"allowed": account.may(wanted)}})
         wanted = asked(method, target)
-        self.requests.add(wanted)
-        if not account.may(wanted):
+        asks = {wanted}
+        if headers.get("content-type", "").startswith(_APPLY):
+            asks.add(replace(wanted, verb="create"))
+            lines, body = _as_creation(lines, body)
+        self.requests |= asks
+        if not all(map(account.may, asks)):
             return _send_status(client, 403, f"{wanted.resource} is forbidden")
         if wanted.namespace not in self.namespaces:
             return _send_status(client, 404, f'namespaces "{wanted.namespace}" not found')
@@ -144,6 +151,15 @@ class Front:
             if upgrades:
                 back.start()
             _copy(mock, client)
+
+
+def _as_creation(lines: Sequence[str], body: bytes) -> tuple[list[str], bytes]:
+    """Return a server-side apply of a new resource as its creation: the mock has no such thing."""
+    path = urlsplit(lines[0].split(" ")[1]).path
+    content = json.dumps(yaml.safe_load(body)).encode()
+    kept = [each for each in lines[1:] if not each.lower().startswith(("content-", "connection:"))]
+    head = [f"POST {path.rpartition('/')[0]} HTTP/1.1", *kept]
+    return [*head, "Content-Type: application/json", f"Content-Length: {len(content)}"], content
 
 
 def _copy(source: socket.socket, sink: socket.socket) -> None:

@@ -56,11 +56,14 @@ class Kubernetes:
 
 
 @contextmanager
-def running_kubernetes(folder: Path, hidden: Sequence[Path] = ()) -> Iterator[Kubernetes]:
-    """Start a cluster with one account, which has the rights of the example's Roles.
+def running_kubernetes(
+    folder: Path, hidden: Sequence[Path] = (), *, optional: str = "claims"
+) -> Iterator[Kubernetes]:
+    """Start a cluster with one account, which has the rights of Roles of the example.
 
     :param folder: gets the files of the cluster.
     :param hidden: directories that are empty for pods.
+    :param optional: which of the Roles it has that not every installation needs.
     """
     if os.geteuid() != 0:
         pytest.skip("pods with file systems of their own need the rights to mount")
@@ -82,10 +85,18 @@ def running_kubernetes(folder: Path, hidden: Sequence[Path] = ()) -> Iterator[Ku
         try:
             assert process.stdout is not None
             port = int(process.stdout.readline())
-            front = Front(port, tls, {TOKEN: Account(NAMESPACE, role_rules())}, {NAMESPACE})
-            master = f"k8s://https://127.0.0.1:{front.start()}"
-            api = f"http://127.0.0.1:{port}"
-            nodes = Nodes(api, NAMESPACE, folder, image=IMAGE, hidden=hidden)
+            front = Front(port, tls, {TOKEN: Account(NAMESPACE, role_rules(optional))}, {NAMESPACE})
+            api = front.start()
+            master = f"k8s://https://127.0.0.1:{api}"
+            nodes = Nodes(
+                f"http://127.0.0.1:{port}",
+                NAMESPACE,
+                folder,
+                image=IMAGE,
+                hidden=hidden,
+                account={"token": TOKEN, "ca.crt": authority.read_text()},
+                port=api,
+            )
             nodes.start()
             nodes.create(SERVER, {}, ["sleep", "36000"])
             try:
@@ -113,8 +124,10 @@ def _settings(authority: Path, token: Path, template: Path) -> dict[str, str]:
     }
 
 
-def role_rules() -> list[dict[str, list[str]]]:
-    """Return the rules of the example's Roles."""
+def role_rules(optional: str = "claims") -> list[dict[str, list[str]]]:
+    """Return the rules of the example's Roles: of that for all, and of an optional one."""
     documents = yaml.safe_load_all(_ROLES.read_text("utf-8"))
+    wanted = {"tidegate", f"tidegate-{optional}"}
     roles = [each for each in documents if each["kind"] == "Role"]
+    roles = [each for each in roles if each["metadata"]["name"] in wanted]
     return [rule for role in roles for rule in role["rules"]]

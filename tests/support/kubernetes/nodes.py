@@ -8,7 +8,7 @@ import shlex
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from urllib.request import Request, urlopen
 
 import pyspark
 
+from tests.support.kubernetes.files import PodFiles
 from tidegate_server.gateway.link.java import find_java
 
 ENTRYPOINT = Path(__file__).parents[3] / "examples" / "kubernetes" / "entrypoint.sh"
@@ -30,7 +31,15 @@ class Nodes:
     """Watches the pods of a namespace: starts those that are new, ends those that are deleted."""
 
     def __init__(
-        self, api: str, namespace: str, folder: Path, *, image: str, hidden: Sequence[Path]
+        self,
+        api: str,
+        namespace: str,
+        folder: Path,
+        *,
+        image: str,
+        hidden: Sequence[Path],
+        account: Mapping[str, str],
+        port: int,
     ) -> None:
         """Take what pods are run with.
 
@@ -38,11 +47,17 @@ class Nodes:
         :param folder: gets a log of each pod.
         :param image: the only image that there is; others cannot be pulled.
         :param hidden: directories that are empty for pods.
+        :param account: the files of the account that pods have.
+        :param port: the port of the API server that asks for rights.
         """
-        self._pods = f"{api}/api/v1/namespaces/{namespace}/pods"
+        self._resources = f"{api}/api/v1/namespaces/{namespace}"
+        self._pods = f"{self._resources}/pods"
         self._folder = folder
         self._image = image
-        self._hidden = hidden
+        self._files = PodFiles(folder, namespace, hidden)
+        for name, text in account.items():
+            (self._files.account / name).write_text(text)
+        self._port = port
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._ended: set[str] = set()
         self._stopping = threading.Event()
@@ -61,10 +76,14 @@ class Nodes:
         for process in self._running.values():
             _signal(process, signal.SIGKILL)
             process.wait()
+        self._files.remove_mount_points()
 
     def pods(self) -> list[dict[str, Any]]:
         """Return all pods."""
-        items: list[dict[str, Any]] = _ask("GET", self._pods)["items"]
+        return self._all("pods")
+
+    def _all(self, kind: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = _ask("GET", f"{self._resources}/{kind}")["items"]
         return items
 
     def create(self, name: str, labels: Mapping[str, str], words: Sequence[str]) -> None:
@@ -86,7 +105,11 @@ class Nodes:
                 self.problems.append(repr(problem))
 
     def _look(self) -> None:
-        found = {pod["metadata"]["name"]: pod for pod in self.pods()}
+        kinds = {kind: self._all(kind) for kind in ("pods", "services", "configmaps")}
+        self._files.name_services((each["metadata"] for each in kinds["services"]), _ADDRESS)
+        found = {pod["metadata"]["name"]: pod for pod in self.pods()}  # with all that own those
+        for kind, resources in kinds.items():
+            self._collect(kind, resources, found.keys())
         for name, pod in found.items():
             if name not in self._running and "phase" not in pod.get("status", {}):
                 self._start(name, pod)
@@ -96,10 +119,21 @@ class Nodes:
                 del self._running[name]
             elif (code := process.poll()) is not None and name not in self._ended:
                 self._ended.add(name)
+                _signal(process, signal.SIGKILL)  # what the first process of a container leaves
                 code = 128 - code if code < 0 else code  # as of a killed container
                 terminated = {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}
                 state = {"state": {"terminated": terminated}}
                 self._set_status(name, pod, "Failed" if code else "Succeeded", state)
+
+    def _collect(
+        self, kind: str, resources: Iterable[Mapping[str, Any]], pods: Collection[str]
+    ) -> None:
+        """Delete what belongs to pods that are gone, as the cluster's garbage collector does."""
+        for each in resources:
+            owners = each["metadata"].get("ownerReferences", ())
+            if owners and not any(owner["name"] in pods for owner in owners):
+                with suppress(HTTPError):  # Spark was faster
+                    _ask("DELETE", f"{self._resources}/{kind}/{each['metadata']['name']}")
 
     def _start(self, name: str, pod: Mapping[str, Any]) -> None:
         [container] = pod["spec"]["containers"]
@@ -108,6 +142,10 @@ class Nodes:
             waiting = {"reason": "ImagePullBackOff", "message": text}
             self._set_status(name, pod, "Pending", {"state": {"waiting": waiting}})
             return
+        maps = {each["metadata"]["name"]: each.get("data", {}) for each in self._all("configmaps")}
+        mounts = self._files.mounted(pod, maps)
+        if mounts is None:
+            return  # Spark creates the pod of a driver first
         words = [*container.get("command", [str(ENTRYPOINT)]), *container.get("args", ())]
         local = self._folder / name
         local.mkdir()
@@ -117,16 +155,14 @@ class Nodes:
             "JAVA_HOME": str(find_java().home),
             "SPARK_HOME": str(_SPARK),
             "SPARK_SCALA_VERSION": "2.13",
+            "KUBERNETES_SERVICE_HOST": _ADDRESS,
+            "KUBERNETES_SERVICE_PORT": str(self._port),
             **{each["name"]: _value(each, pod) for each in container.get("env", ())},
             "SPARK_LOCAL_DIRS": str(local),  # the volume that is mounted there
         }
-        environment.pop("SPARK_CONF_DIR", None)
-        mounts = "".join(
-            f"mount -t tmpfs none {shlex.quote(str(path))} && " for path in self._hidden
-        )
         with (self._folder / f"{name}.log").open("wb") as log:
             self._running[name] = subprocess.Popen(
-                ["unshare", "--mount", "sh", "-c", f"{mounts}exec {shlex.join(words)}"],
+                ["unshare", "--mount", "sh", "-c", f"{mounts} && exec {shlex.join(words)}"],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -30,6 +30,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   "spark.kubernetes.container.image.pullPolicy" .Values.image.pullPolicy
   "spark.kubernetes.executor.podTemplateFile" "/etc/tidegate/pod-template.yaml"
   "spark.kubernetes.driver.pod.name" (dict "env" "POD_NAME")
+  "spark.kubernetes.driver.podTemplateFile" "/etc/tidegate/driver-template.yaml"
+  "spark.kubernetes.authenticate.driver.serviceAccountName" (include "tidegate.account" .)
 -}}
 {{- if .Values.imagePullSecrets -}}
 {{- $_ := set $settings "spark.kubernetes.container.image.pullSecrets" (join "," .Values.imagePullSecrets) -}}
@@ -38,6 +40,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   "data" "/var/lib/tidegate/data"
   "server" (dict "host" "0.0.0.0" "http_token" (dict "file" "/run/secrets/tidegate/token"))
   "login" (dict "password_file" "/run/secrets/tidegate/users")
+  "registration" (dict "address" (printf "%s-pods.%s.svc" (include "tidegate.name" .) .Release.Namespace))
   "tls" (dict "certificate" "/run/secrets/tidegate/tls.crt" "key" "/run/secrets/tidegate/tls.key")
   "engine" (dict "master" "k8s://https://kubernetes.default.svc" "settings" $settings)
 -}}
@@ -48,6 +51,17 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "tidegate.template" -}}
 {{- toYaml (mustMergeOverwrite (fromYaml (.Files.Get "pod-template.yaml")) (deepCopy .Values.podTemplate)) -}}
+{{- end -}}
+
+{{- define "tidegate.driverTemplate" -}}
+{{- toYaml (mustMergeOverwrite (fromYaml (.Files.Get "driver-template.yaml")) (deepCopy .Values.driverTemplate)) -}}
+{{- end -}}
+
+{{/* Whether an engine runs in a pod of its own. */}}
+{{- define "tidegate.drivers" -}}
+{{- if contains "\"deploy_mode\":\"cluster\"" (toJson .Values.config) -}}
+true
+{{- end -}}
 {{- end -}}
 
 {{/* Whether an engine has volumes that Spark claims on demand. */}}

@@ -1,4 +1,4 @@
-"""Executors as pods of Kubernetes: settings, checks before the start, pods of dead engines.
+"""Pods of Kubernetes: settings, checks before the start of an engine, pods of dead engines.
 
 The API server is asked with Spark's own client, so with the credentials that Spark will use.
 """
@@ -14,6 +14,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -29,6 +30,8 @@ INSTALLATION_LABEL = "tidegate/installation"
 """The id of the data directory."""
 ENGINE_LABEL = "tidegate/engine"
 CLUSTER_LABEL = "tidegate/cluster-id"
+_EXECUTORS = {"spark-role": "executor"}
+"""Spark's label of executors."""
 _OWN = "gateway"
 """Value of :data:`ENGINE_LABEL` for the gateway's own engine."""
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -47,6 +50,14 @@ _CONFIG_MAP_VERBS = ("create", "list", "delete", "deletecollection")
 _SERVICE_VERBS = ("list", "delete", "deletecollection")
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _CONNECT_SECONDS = 10.0
+_LONGEST_CLUSTER = 24
+"""Letters of a cluster's name in the names of drivers' pods, which also become names of hosts."""
+_SIGN_IN_PREFIX = "spark.kubernetes.authenticate"
+_SIGN_IN_FILES = ("caCertFile", "clientKeyFile", "clientCertFile", "oauthTokenFile")
+_DRIVER_MASTER = "spark.kubernetes.driver.master"
+_POD_MASTER = "https://kubernetes.default.svc"
+"""The API server, as pods find it."""
+_POD_AUTHORITY = Path("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt")
 _LONGEST_PREFIX = 38
 """Letters of a cluster's name in the names of pods; Spark allows 47 before what it appends."""
 _SIGN_IN = (
@@ -88,6 +99,12 @@ def engine_labels(options: EngineOptions) -> dict[str, str]:
     return {INSTALLATION_LABEL: options.installation, ENGINE_LABEL: engine_label(options.name)}
 
 
+def _labels(options: EngineOptions) -> dict[str, str]:
+    """Return all labels of an engine's pods."""
+    labels, cluster = engine_labels(options), options.cluster or "tidegate"
+    return {**labels, CLUSTER_LABEL: cluster} if _LABEL.fullmatch(cluster) else labels
+
+
 def pod_prefix(cluster: str, start: str) -> str:
     """Return how the names of pods begin, which are different ones after each start of an engine.
 
@@ -108,18 +125,44 @@ def kubernetes_settings(options: EngineOptions, start: str = "") -> dict[str, st
     :param start: identifies this start; empty for a random text.
     """
     cluster = options.cluster or "tidegate"
-    labels = engine_labels(options)
-    if _LABEL.fullmatch(cluster):
-        labels[CLUSTER_LABEL] = cluster
     claims = any(key.startswith(_CLAIM_VOLUMES) for key in options.settings)
     return {
         "spark.kubernetes.executor.podNamePrefix": pod_prefix(
             cluster, start or secrets.token_hex(4)
         ),
-        **{f"spark.kubernetes.executor.label.{key}": value for key, value in labels.items()},
+        **{f"spark.kubernetes.executor.label.{k}": v for k, v in _labels(options).items()},
         _CONFIG_MAPS_OFF: "true",
         _DELETE_SERVICES: "false",
         **({} if claims else {_OWN_CLAIMS: "false"}),
+    }
+
+
+def driver_pod_prefix(options: EngineOptions) -> str:
+    """Return how the names of an engine's own pods begin, which no other engine's do."""
+    cluster = re.sub(r"[^a-z0-9]+", "-", (options.cluster or "tidegate").lower())
+    identity = sha256(f"{options.installation}/{options.name}".encode()).hexdigest()[:10]
+    return f"{cluster[:_LONGEST_CLUSTER].strip('-') or 'tidegate'}-{identity}-"
+
+
+def driver_pod_settings(options: EngineOptions, start: str = "") -> dict[str, str]:
+    """Return Spark's settings of an engine that runs in a pod of its own.
+
+    Spark signs in with other settings to submit it than to create executors; those for executors
+    apply to both here, unless the others are set.
+
+    :param start: identifies this start; empty for a random text.
+    """
+    start = start or secrets.token_hex(4)
+    labels = {f"spark.kubernetes.driver.label.{k}": v for k, v in _labels(options).items()}
+    given = {name: options.settings.get(f"{_SIGN_IN_PREFIX}.{name}") for name in _SIGN_IN_FILES}
+    submission = {
+        f"{_SIGN_IN_PREFIX}.submission.{name}": file for name, file in given.items() if file
+    }
+    return {
+        **{key: options.settings.get(key, value) for key, value in submission.items()},
+        **kubernetes_settings(options, start),
+        **labels,
+        "spark.kubernetes.driver.pod.name": f"{driver_pod_prefix(options)}{start}-driver",
     }
 
 
@@ -215,30 +258,36 @@ class KubernetesApi:
 
 
 @contextmanager
-def opened_api(jvm: Any, master: str) -> Iterator[KubernetesApi]:
+def opened_api(jvm: Any, options: EngineOptions) -> Iterator[KubernetesApi]:
     """Lend a client with the settings that the JVM was started with.
+
+    In a pod, it signs in as the pod's account.
 
     :raises ServerError: CLUSTER_CONFIGURATION if its credentials cannot be read.
     """
     kubernetes = jvm.org.apache.spark.deploy.k8s
     conf = jvm.org.apache.spark.SparkConf()
     namespace = str(conf.get(_NAMESPACE, "default"))
+    server, prefix, authority = api_server(options.master), _SIGN_IN_PREFIX, None
+    if options.in_cluster:
+        server, prefix = str(conf.get(_DRIVER_MASTER, _POD_MASTER)), f"{prefix}.driver.mounted"
+        authority = jvm.java.io.File(str(_POD_AUTHORITY)) if _POD_AUTHORITY.exists() else None
     factory = kubernetes.SparkKubernetesClientFactory
     kinds = getattr(getattr(kubernetes, "SparkKubernetesClientFactory$ClientType$"), "MODULE$")
     try:
         client = factory.createKubernetesClient(
-            api_server(master),
+            server,
             jvm.scala.Some(namespace),
-            "spark.kubernetes.authenticate",
+            prefix,
             kinds.Driver(),
             conf,
-            jvm.scala.Option.empty(),
+            jvm.scala.Option.apply(authority),
         )
     except Py4JJavaError as problem:
         reason = f"the credentials cannot be read: {_root_cause(problem.java_exception)}"
-        raise _unusable(master, reason, _SIGN_IN) from problem
+        raise _unusable(options.master, reason, _SIGN_IN) from problem
     try:
-        yield KubernetesApi(client, master, namespace)
+        yield KubernetesApi(client, options.master, namespace)
     finally:
         client.close()
 
@@ -351,11 +400,11 @@ def remove_orphans(api: KubernetesApi, labels: Mapping[str, str]) -> int:
     return found
 
 
-def why_no_executor(jvm: Any, master: str, labels: Mapping[str, str]) -> str:
-    """Return why an engine's pods do not run, as a sentence; empty if that is unknown."""
+def why_no_executor(jvm: Any, options: EngineOptions) -> str:
+    """Return why an engine's executors do not run, as a sentence; empty if that is unknown."""
     try:
-        with opened_api(jvm, master) as api:
-            return pods_problem(api.pods(labels))
+        with opened_api(jvm, options) as api:
+            return pods_problem(api.pods({**engine_labels(options), **_EXECUTORS}))
     except (ApiError, ServerError) as problem:
         return f"The API server does not say why: {problem}"
 

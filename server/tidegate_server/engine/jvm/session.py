@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.data_directory import claim
@@ -52,6 +52,9 @@ MAX_STATEMENT_TOKENS = "spark.tidegate.maxStatementTokens"
 
 _ADDED = frozenset({"spark.driver.extraJavaOptions", "spark.driver.extraClassPath"})
 """Settings whose values are added to the engine's own."""
+
+_SUBMITTED = ("spark.jars", "spark.kubernetes.")
+"""Beginnings of settings whose values Spark may have changed when it submitted an engine."""
 
 _UNITS = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024**2, "p": 1024**3}
 """Mebibytes in one of Spark's units."""
@@ -132,7 +135,7 @@ def start_spark(options: EngineOptions, directories: Directories) -> SparkSessio
     """
     _prepare_environment(options)
     if options.in_cluster:
-        return _session(running_settings(options, directories))
+        return _start_in_cluster(options, directories)
     jars = resolve_jars(options.java_home)
     optional = optional_jars(options.java_home, kafka=options.kafka, iceberg=options.iceberg)
     log_settings = file_log_settings(directories.logs)
@@ -156,6 +159,16 @@ def start_spark(options: EngineOptions, directories: Directories) -> SparkSessio
     return _session(settings)
 
 
+def _start_in_cluster(options: EngineOptions, directories: Directories) -> SparkSession:
+    """Return the root session of the JVM that this process was started by."""
+    settings = running_settings(options, directories)
+    if is_kubernetes(options.master):
+        SparkContext._ensure_initialized()
+        with opened_api(SparkContext._jvm, options) as api:
+            check_access(api, {**dict(SparkConf().getAll()), **settings})
+    return _session(settings)
+
+
 def _session(settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder
     for key, value in settings.items():
@@ -165,7 +178,7 @@ def _session(settings: Mapping[str, str]) -> SparkSession:
 
 def _prepare_pods(options: EngineOptions, settings: Mapping[str, str]) -> None:
     """Check that pods can be created, and delete those of an engine that was killed."""
-    with opened_api(SparkContext._jvm, options.master) as api:
+    with opened_api(SparkContext._jvm, options) as api:
         check_access(api, settings)
         removed = remove_orphans(api, engine_labels(options))
         logger.info("%d pods of an earlier engine were deleted", removed)
@@ -192,6 +205,7 @@ def spark_settings(
     }
     if is_kubernetes(options.master):
         settings.update(kubernetes_settings(options))
+    settings.update(authentication(options))
     if _is_local(options.master):
         settings.update(_local_settings(options.master))
         if not options.alone:
@@ -205,8 +219,19 @@ def running_settings(options: EngineOptions, directories: Directories) -> dict[s
 
     What belongs to its start was set when it was submitted.
     """
-    given = {k: v for k, v in _given_settings(options).items() if k != "spark.jars"}
+    given = {k: v for k, v in _given_settings(options).items() if not k.startswith(_SUBMITTED)}
     return {**_common_settings(options, directories), **given}
+
+
+def authentication(options: EngineOptions) -> dict[str, str]:
+    """Return the setting by which only the engine's own executors can connect to it.
+
+    YARN and Kubernetes hand them the secret that Spark generates. An external shuffle service has
+    to be set up for that, and a standalone cluster shares one secret.
+    """
+    alone = options.settings.get("spark.shuffle.service.enabled", "").strip().lower() != "true"
+    cluster = options.master.startswith("yarn") or is_kubernetes(options.master)
+    return {"spark.authenticate": "true"} if alone and cluster else {}
 
 
 def _given_settings(options: EngineOptions) -> dict[str, str]:

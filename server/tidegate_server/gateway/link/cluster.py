@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from tidegate_server.core.config_sections import EngineSection
 from tidegate_server.core.errors import Code, error
+from tidegate_server.core.model.secrets import is_sensitive
 
 _WAREHOUSE = "spark.sql.warehouse.dir"
 _DEFAULT_FILES = "spark.hadoop.fs.defaultFS"
@@ -16,6 +17,14 @@ _EXCHANGE = ".tidegate"
 _HADOOP_PLACES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 """Spark reads the files in both."""
 _YARN_FILE = "yarn-site.xml"
+_OF_THE_SERVER = (
+    "spark.driver.host",
+    "spark.driver.bindAddress",
+    "spark.kubernetes.driver.pod.name",
+)
+"""Settings that describe the server's machine, or the pod that it runs in."""
+_DRIVER_VARIABLES = ("spark.kubernetes.driverEnv.", "spark.yarn.appMasterEnv.")
+_TOKEN = "spark.kubernetes.authenticate.oauthToken"
 _S3 = ("s3", "s3a", "s3n")
 _LOG_STORE = "spark.delta.logStore.class"
 _ONE_DRIVER = "S3SingleDriverLogStore"
@@ -62,6 +71,45 @@ def check_hadoop_configuration(master: str, environment: Mapping[str, str]) -> N
     if not any((Path(place) / _YARN_FILE).is_file() for place in given.values()):
         places = " and ".join(f"{name} = {place}" for name, place in given.items())
         reason = f"{places} has no {_YARN_FILE}"
+        raise error(Code.CLUSTER_CONFIGURATION, master=master, reason=reason, hint=hint)
+
+
+def section_settings(
+    inherited: Mapping[str, str], own: Mapping[str, str], *, in_cluster: bool
+) -> dict[str, str]:
+    """Return the settings of the engine of a section.
+
+    :param inherited: those of all engines.
+    :param in_cluster: whether its own process runs in the cluster.
+    """
+    if in_cluster:
+        inherited = {key: value for key, value in inherited.items() if key not in _OF_THE_SERVER}
+    return {**inherited, **own}
+
+
+def check_submitted_settings(master: str, settings: Mapping[str, str]) -> None:
+    """Reject settings without effect on an engine whose own process runs in a cluster.
+
+    Secrets are sent once it has registered. It is then too late for the environment of its process,
+    and for signing in to submit it.
+
+    :param settings: those of :func:`section_settings`.
+    :raises ServerError: CLUSTER_CONFIGURATION.
+    """
+    for key in settings:
+        if key in _OF_THE_SERVER:
+            reason = f"{key} is the cluster's decision with deploy_mode = cluster"
+            hint = "Remove it from the settings of the section."
+        elif key.startswith(_DRIVER_VARIABLES) and is_sensitive(key):
+            reason = f"{key} would be visible in the cluster"
+            hint = "Let the driver read it from a file that its machine has."
+            if master.startswith("k8s://"):
+                hint = "Use spark.kubernetes.driver.secretKeyRef.NAME = SECRET:KEY."
+        elif key == _TOKEN and master.startswith("k8s://"):
+            reason = f"{key} would be visible in the cluster"
+            hint = f"Use {key}File, the path of a file of the server's machine."
+        else:
+            continue
         raise error(Code.CLUSTER_CONFIGURATION, master=master, reason=reason, hint=hint)
 
 

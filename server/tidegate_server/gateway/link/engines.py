@@ -17,7 +17,7 @@ from tidegate_server.core.messages.requests import EngineOptions, Request
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.gateway.link.accounts import launch_as
 from tidegate_server.gateway.link.client import Engine
-from tidegate_server.gateway.link.cluster import exchange_directory
+from tidegate_server.gateway.link.cluster import exchange_directory, section_settings
 from tidegate_server.gateway.link.engine_pool import EnginePool, folder_name
 from tidegate_server.gateway.link.flight import FlightEngine
 from tidegate_server.gateway.link.heap import heap_size, machine_memory
@@ -33,7 +33,6 @@ ENGINES = "engines"
 """The directory of the working directories of engines beside the gateway's own."""
 _CERTIFICATE = "registration.pem"
 """The file with the key and the certificate that engines in clusters trust."""
-_OF_THIS_MACHINE = ("spark.driver.host", "spark.driver.bindAddress")
 _METASTORE_SERVICE = ("spark.hadoop.hive.metastore.uris", "spark.hive.metastore.uris")
 _METASTORE_DATABASE = (
     "spark.hadoop.javax.jdo.option.ConnectionURL",
@@ -264,10 +263,7 @@ class Engines:
         engine, section = self._config.engine, self._config.engines[name]
         folder = self._target_folder(key)
         in_cluster = section.deploy_mode == "cluster"
-        inherited = self._options.settings
-        if in_cluster:  # these describe the server's machine
-            inherited = {k: v for k, v in inherited.items() if k not in _OF_THIS_MACHINE}
-        settings = {**inherited, **section.settings}
+        settings = section_settings(self._options.settings, section.settings, in_cluster=in_cluster)
         options = replace(
             self._options,
             installation=claim(self._data).id,

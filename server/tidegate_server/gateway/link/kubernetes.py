@@ -1,4 +1,4 @@
-"""Checks the settings of engines whose executors are pods of Kubernetes."""
+"""Checks the settings of engines whose executors, or themselves, are pods of Kubernetes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ _MASTER = "k8s://"
 _IMAGES = ("spark.kubernetes.executor.container.image", "spark.kubernetes.container.image")
 _DRIVER_HOST = "spark.driver.host"
 _PREFIX = "spark.kubernetes.executor.podNamePrefix"
-_OWN_LABELS = "spark.kubernetes.executor.label.tidegate/"
+_OWN_LABELS = (
+    "spark.kubernetes.executor.label.tidegate/",
+    "spark.kubernetes.driver.label.tidegate/",
+)
 _TEMPLATE = "spark.kubernetes.executor.podTemplateFile"
+_DRIVER_TEMPLATE = "spark.kubernetes.driver.podTemplateFile"
 
 
 def check_kubernetes_settings(master: str, settings: Mapping[str, str]) -> None:
@@ -45,7 +49,8 @@ def check_kubernetes_settings(master: str, settings: Mapping[str, str]) -> None:
             f"{_PREFIX} and labels of tidegate/ are the engine's own",
             "Set cluster_id in the engine's section to name its pods.",
         )
-    template = _template(master, settings.get(_TEMPLATE, ""))
+    _template(master, _DRIVER_TEMPLATE, settings)
+    template = _template(master, _TEMPLATE, settings)
     host = settings.get(_DRIVER_HOST, "").strip()
     if _is_loopback(host) and not template.get("spec", {}).get("hostNetwork"):
         raise _unusable(
@@ -57,15 +62,16 @@ def check_kubernetes_settings(master: str, settings: Mapping[str, str]) -> None:
         )
 
 
-def _template(master: str, place: str) -> dict[str, Any]:
+def _template(master: str, key: str, settings: Mapping[str, str]) -> dict[str, Any]:
     """Return the template of the pods, which Spark reads each time it creates one.
 
     It is empty if there is none, or if it is not a file of this machine.
     """
+    place = settings.get(key, "")
     url = urlsplit(place)
     if not place or url.scheme not in ("", "file"):
         return {}
-    hint = f"Correct {_TEMPLATE}, or the file: it describes a Pod in YAML."
+    hint = f"Correct {key}, or the file: it describes a Pod in YAML."
     try:
         found = yaml.safe_load(Path(url.path).read_text("utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:

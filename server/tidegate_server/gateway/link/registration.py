@@ -83,6 +83,8 @@ class RemoteEngine:
         """Set once it is known to have ended, or is given up."""
         self.reason = ""
         """Why it has ended."""
+        self.output = ""
+        """The last lines that it wrote, if it has ended by itself."""
 
     @property
     def digest(self) -> str:
@@ -148,7 +150,8 @@ class RemoteEngine:
                 match await control.receive():
                     case Beat():
                         pass
-                    case Ended(code=code):
+                    case Ended(code=code, output=output):
+                        self.output = output
                         await self._give_up(f"exit code {code}")
                         return
                     case line:

@@ -169,7 +169,10 @@ class ClusterProcess:
         assert engine is not None
         if engine.registered.is_set():
             self._note_registration(engine)
-            return engine.reason if engine.ended.is_set() else None
+            if not engine.ended.is_set():
+                return None
+            self._output.write(engine.output.encode())
+            return engine.reason
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._deadline = None
             logger.info("the engine of an earlier gateway did not return; submitting another one")

@@ -1,4 +1,4 @@
-"""Engines whose own process runs in YARN: deploy mode cluster."""
+"""Engines whose own process runs in YARN or Kubernetes: deploy mode cluster."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ import pytest
 from tests.support.fixtures.server import Server, StartServer
 from tests.support.fixtures.walkthrough import REFRESH, ROWS, run
 from tests.support.full_run import FULL
-from tests.support.metastore import postgres_metastore
+from tests.support.kubernetes.cluster import TOKEN, Kubernetes, running_kubernetes
+from tests.support.metastore import Metastore, postgres_metastore
 from tests.support.postgres import free_port
 from tests.support.waiting import wait_until
 from tests.support.yarn import running_yarn
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.skipif(not FULL, reason="fetches Hadoop's jars, and starts engines in a cluster"),
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(not FULL, reason="fetches jars of clusters, and starts engines in them"),
 ]
 
 CONFIG = """\
 [engine]
 master = "local[2]"
 jars = ["{driver}"]
+shared_warehouse = true
 
 [engine.settings]
 {metastore}
@@ -39,7 +42,7 @@ address = "127.0.0.1"
 port = {port}
 
 [engines.etl]
-master = "yarn"
+master = "{master}"
 deploy_mode = "cluster"
 driver_memory = "1g"
 
@@ -47,7 +50,7 @@ driver_memory = "1g"
 {settings}
 
 [engines.nightly]
-master = "yarn"
+master = "{master}"
 deploy_mode = "cluster"
 application = true
 driver_memory = "1g"
@@ -55,28 +58,33 @@ driver_memory = "1g"
 [engines.nightly.settings]
 {settings}
 """
-OF_THE_DRIVER = ("spark.sql.warehouse.dir", "spark.driver.host", "spark.driver.bindAddress")
-ENGINE = "SHOW ENGINES LIKE 'etl'"
+OF_THE_SERVER = (
+    "spark.sql.warehouse.dir",
+    "spark.driver.host",
+    "spark.driver.bindAddress",
+    "spark.kubernetes.driver.pod.name",
+)
 CREATE = """\
 CREATE MATERIALIZED TABLE totals FRESHNESS = INTERVAL '1' DAY REFRESH_MODE = INCREMENTAL
 AS SELECT k, sum(n) AS n FROM events GROUP BY k"""
 
 
-@pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The file of a server beside a cluster of YARN."""
-    with running_yarn(tmp_path) as yarn, postgres_metastore(tmp_path) as metastore:
-        monkeypatch.setenv("HADOOP_CONF_DIR", str(yarn.configuration))
-        file = tmp_path / "tidegate.toml"
-        text = CONFIG.format(
+def write_config(
+    folder: Path, master: str, warehouse: str, metastore: Metastore, settings: Mapping[str, str]
+) -> Path:
+    file = folder / "tidegate.toml"
+    given = {key: value for key, value in settings.items() if key not in OF_THE_SERVER}
+    file.write_text(
+        CONFIG.format(
             driver=metastore.driver,
             metastore=metastore.lines,
-            warehouse=f"{yarn.files}/warehouse",
+            warehouse=warehouse,
             port=free_port(),
-            settings=as_lines({k: v for k, v in yarn.settings.items() if k not in OF_THE_DRIVER}),
+            master=master,
+            settings=as_lines(given),
         )
-        file.write_text(text)
-        yield file
+    )
+    return file
 
 
 def as_lines(settings: Mapping[str, str]) -> str:
@@ -89,7 +97,43 @@ def engine_process(server: Server, name: str) -> psutil.Process:
     return psutil.Process(int(server.ready_info()["engines"][name]["pid"]))
 
 
-def test_an_engine_in_yarn_outlives_its_gateway(config: Path, start_server: StartServer) -> None:
+def test_engines_in_yarn(
+    tmp_path: Path, start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_yarn(tmp_path) as yarn, postgres_metastore(tmp_path) as metastore:
+        monkeypatch.setenv("HADOOP_CONF_DIR", str(yarn.configuration))
+        warehouse = f"{yarn.files}/warehouse"
+        config = write_config(tmp_path, "yarn", warehouse, metastore, yarn.settings)
+        keep_tables_fresh(config, start_server, "yarn-application")
+
+
+@pytest.fixture
+def kubernetes(tmp_path: Path) -> Iterator[Kubernetes]:
+    with running_kubernetes(tmp_path / "cluster", optional="drivers") as cluster:
+        yield cluster
+        assert cluster.nodes.problems == []
+
+
+def test_engines_in_pods(kubernetes: Kubernetes, tmp_path: Path, start_server: StartServer) -> None:
+    warehouse = tmp_path / "shared" / "warehouse"
+    warehouse.mkdir(parents=True)
+    api = kubernetes.master.removeprefix("k8s://")
+    settings = {**kubernetes.settings, "spark.kubernetes.driver.master": api}
+    with postgres_metastore(tmp_path) as metastore:
+        config = write_config(tmp_path, kubernetes.master, str(warehouse), metastore, settings)
+        keep_tables_fresh(config, start_server, "kubernetes-application")
+        nodes = kubernetes.nodes
+        wait_until(lambda: len(nodes.pods()) == 1, "pods remain beside that of the server")
+    account = kubernetes.front.accounts[TOKEN]
+    asked = {(each.verb, each.resource) for each in kubernetes.front.requests if account.may(each)}
+    granted = {
+        (verb, name) for r in account.rules for name in r["resources"] for verb in r["verbs"]
+    }
+    assert granted == asked
+
+
+def keep_tables_fresh(config: Path, start_server: StartServer, application: str) -> None:
+    """Refresh tables in the cluster though the gateway and the engine are killed."""
     server = start_server("--config", str(config))
     run(
         server,
@@ -102,7 +146,7 @@ def test_an_engine_in_yarn_outlives_its_gateway(config: Path, start_server: Star
     assert run(server, ROWS) == [(0, 9), (1, 12), (2, 15)]
     engine = engine_process(server, "etl")
     assert engine not in psutil.Process(server.pid).children(recursive=True)
-    assert "spark.yarn.app.container.log.dir" in " ".join(jvm_of(engine).cmdline())
+    assert server.pid not in [each.pid for each in engine.parents()]
 
     os.kill(server.pid, signal.SIGKILL)
     server.process.wait()
@@ -128,12 +172,12 @@ def test_an_engine_in_yarn_outlives_its_gateway(config: Path, start_server: Star
 
     run(
         server,
-        "SET 'execution.mode' = 'yarn-application'",
+        f"SET 'execution.mode' = '{application}'",
         "CREATE MATERIALIZED TABLE alone FRESHNESS = INTERVAL '1' DAY AS SELECT max(n) FROM events",
         "ALTER MATERIALIZED TABLE alone REFRESH",
     )
     states = {row[0]: (row[2], row[4]) for row in run(server, "SHOW ENGINES")}
-    assert states["nightly"] == ("yarn-application", "UP")
+    assert states["nightly"] == (application, "UP")
     assert run(server, "SELECT * FROM alone") == [(100,)]
 
     engine = engine_process(server, "etl")
@@ -143,5 +187,5 @@ def test_an_engine_in_yarn_outlives_its_gateway(config: Path, start_server: Star
 
 
 def jvm_of(engine: psutil.Process) -> psutil.Process:
-    """Return the JVM in whose container an engine runs."""
+    """Return the JVM that started an engine."""
     return next(each for each in engine.parents() if "java" in each.name())
