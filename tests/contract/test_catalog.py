@@ -11,11 +11,11 @@ import pytest
 from tests.contract.examples import NOON, name, source, table, vary
 from tests.contract.stores import open_database
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.model.clauses import Assertion, Expectation, Violation
+from tidegate_server.core.model.clauses import Assertion, Expectation, OnUpdate, Violation
 from tidegate_server.core.model.freshness import Freshness, TimeUnit
 from tidegate_server.core.model.names import TableName, quarantine_name, storage_name
 from tidegate_server.core.model.states import RefreshStatus
-from tidegate_server.core.model.table import HeldVersion, RollingBack
+from tidegate_server.core.model.table import HeldVersion, RefreshMode, RollingBack
 from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
 from tidegate_server.gateway.catalog.sql import SqlCatalog
@@ -154,6 +154,22 @@ def test_consumers_are_the_tables_that_read_a_name_directly(catalog: Catalog) ->
     catalog.create(table(id="t-3", name=name("b"), sources=(source("Daily", "x"),)))
     assert [t.id for t in catalog.consumers(name("Ev"))] == ["t-2", "t-1"]
     assert [t.id for t in catalog.consumers(name("daily"))] == ["t-3"]
+
+
+def test_tables_that_changes_of_sources_refresh_are_watched(catalog: Catalog) -> None:
+    catalog.create(table(id="t-1", name=name("full"), refresh_mode=RefreshMode.FULL))
+    catalog.create(table(id="t-2", name=name("tail"), refresh_mode=RefreshMode.CONTINUOUS))
+    on_update = OnUpdate()
+    catalog.create(
+        table(id="t-3", name=name("eager"), refresh_mode=RefreshMode.FULL, on_update=on_update)
+    )
+    assert [t.id for t in catalog.watched()] == ["t-3", "t-2"]
+
+
+def test_tables_with_the_freshness_of_their_consumers_are_found(catalog: Catalog) -> None:
+    catalog.create(table(id="t-1", name=name("own")))
+    catalog.create(table(id="t-2", name=name("theirs"), downstream=True))
+    assert [t.id for t in catalog.downstream()] == ["t-2"]
 
 
 def test_replace_writes_everything_but_the_status(catalog: Catalog) -> None:

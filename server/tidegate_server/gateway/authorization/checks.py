@@ -74,11 +74,12 @@ def change_of_columns(
 
 def creation(statement: st.CreateMaterializedTable, text: str, context: Context) -> None:
     """Check a definition with its query and expressions."""
-    if statement.or_alter:
-        _require(Action.ALTER, statement.name, context)
-    if resolve.find(statement.name, context) is None:
+    table = resolve.find(statement.name, context)
+    if table is None:
         _require_create(statement.name, context)
-    _check_executor(statement.name, statement.execute_as, context)
+    elif statement.or_alter:
+        require_for(Action.ALTER, table, context)
+    _check_executor(table, statement.execute_as, context)
     judge_definition(statement.query, context)
     judge_expressions(expressions(statement), context)
     if statement.backfill_from is not None:
@@ -101,8 +102,7 @@ def renaming(statement: st.AlterRename, text: str, context: Context) -> None:
 
 def rollback(statement: st.AlterRollback, text: str, context: Context) -> None:
     """Check a rollback of the data, and of the definition they were made with."""
-    _require(Action.ALTER, statement.name, context)
-    table = resolve.find(statement.name, context)
+    table = _require(Action.ALTER, statement.name, context)
     if statement.what is not st.RolledBack.DATA and table is not None:
         made_by = history.of_data(table, statement.version, context.services.ledger)
         if made_by is not None:  # otherwise the command reports it
@@ -118,8 +118,8 @@ def rollback_of_definition(
 
 def executor(statement: st.AlterSetExecuteAs, text: str, context: Context) -> None:
     """Check the user whose rights refreshes are to have."""
-    _require(Action.OWN, statement.name, context)
-    _check_executor(statement.name, statement.execute_as, context)
+    table = _require(Action.OWN, statement.name, context)
+    _check_executor(table, statement.execute_as, context)
 
 
 def exchange(statement: st.AlterSwap, text: str, context: Context) -> None:
@@ -197,20 +197,19 @@ def _check_restored(name: st.Name, version: int | None, context: Context) -> Non
     for earlier in known:
         if earlier.definition.version == wanted:
             creation = creating(earlier)
-            _check_executor(name, creation.execute_as, context)
+            _check_executor(table, creation.execute_as, context)
             judge_definition(creation.query, context)
             judge_expressions(expressions(creation), context)
 
 
-def _check_executor(name: st.Name, user: str | None, context: Context) -> None:
-    """Check that refreshes of a table may run with a user's rights.
+def _check_executor(table: MaterializedTable | None, user: str | None, context: Context) -> None:
+    """Check that refreshes of a table, None for a new one, may run with a user's rights.
 
     Allowed are the session's user and the user that is already set; only an administrator may
     choose any other.
 
     :raises ServerError: ACCESS_DENIED.
     """
-    table = resolve.find(name, context)
     if table is not None:
         if user == table.definition.execute_as:
             return
@@ -258,10 +257,12 @@ def _require_create(name: st.Name, context: Context) -> None:
         require_on(Action.CREATE, schema, user, rights)
 
 
-def _require(action: Action, name: st.Name, context: Context) -> None:
+def _require(action: Action, name: st.Name, context: Context) -> MaterializedTable | None:
+    """Require a privilege on a table, and return it; None if there is none of this name."""
     table = resolve.find(name, context)
     if table is not None:
         require_for(action, table, context)
+    return table
 
 
 def _record_setting(act: Act, key: str, context: Context) -> None:

@@ -42,6 +42,14 @@ class CatalogReader(Protocol):
         """Return the tables whose rows can be read under one of these names or locations."""
         ...
 
+    def watched(self) -> tuple[MaterializedTable, ...]:
+        """Return the tables that changes of sources refresh, by name."""
+        ...
+
+    def downstream(self) -> tuple[MaterializedTable, ...]:
+        """Return the tables with FRESHNESS = DOWNSTREAM, by name."""
+        ...
+
     def consumers(self, name: TableName) -> tuple[MaterializedTable, ...]:
         """Return the materialized tables whose query reads ``name`` directly, by name."""
         ...

@@ -45,6 +45,12 @@ class MemoryCatalog:
         names, locations = set(names), set(locations)
         return _by_name(each for each in self._all() if is_under(each, names, locations))
 
+    def watched(self) -> tuple[MaterializedTable, ...]:
+        return _by_name(each for each in self._all() if each.definition.watched)
+
+    def downstream(self) -> tuple[MaterializedTable, ...]:
+        return _by_name(each for each in self._all() if each.definition.downstream)
+
     def consumers(self, name: TableName) -> tuple[MaterializedTable, ...]:
         wanted = name.folded()
         return _by_name(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from tidegate_server.core.errors import Code, ServerError, error
@@ -74,6 +74,13 @@ class SqlCatalog:
             ]
             found = _read_tables(connection, t.c.id.in_(candidates)) if candidates else ()
         return tuple(table for table in found if is_under(table, names, locations))
+
+    def watched(self) -> tuple[MaterializedTable, ...]:
+        continuous = t.c.refresh_mode == RefreshMode.CONTINUOUS.value
+        return self._select(or_(continuous, t.c.on_update.is_not(None)))
+
+    def downstream(self) -> tuple[MaterializedTable, ...]:
+        return self._select(t.c.downstream)
 
     def consumers(self, name: TableName) -> tuple[MaterializedTable, ...]:
         reading = select(s.c.materialized_table_id).where(*_name_conditions(s, name))

@@ -26,7 +26,7 @@ def settle(changed: Name, context: Context) -> None:
     go to the statement's log.
     """
     services = context.services
-    for table in services.catalog.tables():
+    for table in services.catalog.downstream():
         if _requested_freshness(table, context) is not None:
             _settle_alone(table, context)
     found = resolve.find(changed, context)

@@ -39,9 +39,7 @@ class Tables(Protocol):
 
     def find(self, name: TableName) -> MaterializedTable | None: ...
 
-    def tables(
-        self, catalog: str | None = None, schema: str | None = None
-    ) -> tuple[MaterializedTable, ...]: ...
+    def watched(self) -> tuple[MaterializedTable, ...]: ...
 
     def move(
         self, table_id: str, start: RefreshStatus, end: RefreshStatus, reason: str | None = None
@@ -93,7 +91,7 @@ class ContinuousWatcher:
 
     def due(self, now: datetime) -> tuple[RefreshRequest, ...]:
         """Return the refreshes to start now; each stays due until :meth:`record_start`."""
-        tables = [t for t in self._tables.tables() if t.definition.watched and t.state.kept_fresh]
+        tables = [each for each in self._tables.watched() if each.state.kept_fresh]
         self._forget_others(tables)
         current = self._current_versions(tables, now)
         if current is None:
