@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tidegate_server.engine.jvm.cluster_size import ClusterSize, configured_cores, sized_settings
+from tidegate_server.engine.jvm.cluster_size import (
+    ClusterSize,
+    broadcast_limit,
+    configured_cores,
+    sized_settings,
+)
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -83,3 +88,11 @@ def test_settings_of_the_configuration_win() -> None:
         "spark.databricks.delta.snapshotPartitions": "6",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "12",
     }
+
+
+@pytest.mark.parametrize(
+    ("driver", "executor", "mebibytes"),
+    [(1024, 1024, 10), (8192, 4096, 20), (2048, 32768, 10), (65536, 65536, 100)],
+)
+def test_larger_heaps_hold_larger_broadcasts(driver: int, executor: int, mebibytes: int) -> None:
+    assert broadcast_limit(driver, executor) == mebibytes << 20

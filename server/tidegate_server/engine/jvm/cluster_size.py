@@ -1,4 +1,4 @@
-"""Sizes Spark's partitions by the cores of the cluster, not by those of the driver's machine."""
+"""Sizes partitions and broadcasts by the cores and the memory of the cluster's executors."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ _LOOK_SECONDS = 10.0
 _EXECUTOR_SECONDS = 15.0
 """How long the start of an engine waits for an executor."""
 _POLL_SECONDS = 0.2
+_BROADCAST = "spark.sql.autoBroadcastJoinThreshold"
+_HEAP_A_BROADCAST = 200
+"""The heap is at least so many times as large as a table that is sent to all executors."""
 
 
 def configured_cores(settings: Mapping[str, str]) -> int | None:
@@ -33,6 +36,17 @@ def configured_cores(settings: Mapping[str, str]) -> int | None:
     number = _number(settings.get(executors))
     each = _number(settings.get("spark.executor.cores", "1"))
     return None if number is None or each is None else number * each
+
+
+def broadcast_limit(*mebibytes: int) -> int:
+    """Return up to which size, in bytes, a table is sent to all executors for a join.
+
+    It is an estimate of compressed columns; as a hash table the same rows take some ten times as
+    much, of which a few may be in memory at the same time. Spark's default is 10 MiB for any heap.
+
+    :param mebibytes: the heaps of the driver and of an executor, each of which holds it.
+    """
+    return min(max(min(mebibytes) // _HEAP_A_BROADCAST, 10), 100) << 20
 
 
 def sized_settings(cores: int) -> dict[str, str]:
@@ -133,6 +147,12 @@ def cluster_size(spark: SparkSession, given: Mapping[str, str]) -> ClusterSize |
         for key, value in settings.items():
             shared.set(key, value)
 
+    conf = spark.sparkContext._jsc.sc().getConf()
+    heaps = (
+        conf.getSizeAsMb(key, "1g") for key in ("spark.driver.memory", "spark.executor.memory")
+    )
+    if _BROADCAST not in given:
+        apply({_BROADCAST: str(broadcast_limit(*map(int, heaps)))})
     return ClusterSize(given, measure=lambda: executor_cores(spark), apply=apply)
 
 
