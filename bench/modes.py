@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import os
 import statistics
@@ -18,6 +19,7 @@ from pathlib import Path
 from servers import machine
 
 from tests.support.fixtures.server import Server, running_server
+from tests.support.kubernetes.cluster import running_kubernetes
 from tests.support.metastore import Metastore, postgres_metastore
 from tests.support.postgres import free_port
 from tests.support.standalone import standalone_cluster
@@ -46,7 +48,11 @@ driver_memory = "1g"
 [engines.{engine}.settings]
 {settings}
 """
-_OF_THE_DRIVER = ("spark.driver.host", "spark.driver.bindAddress")
+_OF_THE_DRIVER = (
+    "spark.driver.host",
+    "spark.driver.bindAddress",
+    "spark.kubernetes.driver.pod.name",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,20 +101,34 @@ def yarn_client(folder: Path) -> Iterator[Place]:
 
 
 @contextlib.contextmanager
-def yarn_cluster(folder: Path) -> Iterator[Place]:
-    """Driver and executors in YARN."""
-    with yarn_client(folder) as place:
-        settings = {k: v for k, v in place.settings.items() if k not in _OF_THE_DRIVER}
-        yield Place(
-            master="yarn", warehouse=place.warehouse, settings=settings, deploy_mode="cluster"
-        )
+def kubernetes_client(folder: Path) -> Iterator[Place]:
+    """Executors that are pods: processes of this machine, beside a mock of the API server."""
+    with running_kubernetes(folder / "cluster", optional="drivers") as cluster:
+        api = cluster.master.removeprefix("k8s://")
+        settings = {**cluster.settings, "spark.kubernetes.driver.master": api}
+        warehouse = _made(folder / "shared")
+        yield Place(master=cluster.master, warehouse=warehouse, settings=settings)
+
+
+def in_cluster(mode: Mode) -> Mode:
+    """Return a mode whose driver is in the cluster, too."""
+
+    @contextlib.contextmanager
+    def found(folder: Path) -> Iterator[Place]:
+        with mode(folder) as place:
+            settings = {k: v for k, v in place.settings.items() if k not in _OF_THE_DRIVER}
+            yield dataclasses.replace(place, settings=settings, deploy_mode="cluster")
+
+    return found
 
 
 MODES: Mapping[str, Mode] = {
     "embedded": local,
     "remote": standalone,
     "yarn-session, client": yarn_client,
-    "yarn-session, cluster": yarn_cluster,
+    "yarn-session, cluster": in_cluster(yarn_client),
+    "kubernetes-session, client": kubernetes_client,
+    "kubernetes-session, cluster": in_cluster(kubernetes_client),
 }
 
 
@@ -134,7 +154,7 @@ def main() -> int:
                 first, later = _create_tables(folder, mode, options.runs)
                 baseline = baseline or later
                 print(
-                    f"{name:<24} first table {first:5.1f} s, with the start of its engine; "
+                    f"{name:<28} first table {first:5.1f} s, with the start of its engine; "
                     f"later ones {later:5.2f} s, ratio {later / baseline:.2f}",
                     flush=True,
                 )

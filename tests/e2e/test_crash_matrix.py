@@ -1,7 +1,7 @@
 """Whatever dies or hangs at any point of a refresh: no version lost, doubled or mixed.
 
 ``bin/test`` tries the rows of the matrix that say most, ``bin/test --full -k crash_matrix -s`` all
-of them; each prints its line of the result table.
+of them, on a standalone cluster and over S3, too; each prints its line of the result table.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -22,6 +23,8 @@ import pytest
 import tidegate
 from tests.support.fixtures.server import Server, StartServer, named_rows
 from tests.support.full_run import FULL
+from tests.support.object_store import running_object_store
+from tests.support.standalone import standalone_cluster
 from tests.support.waiting import wait_until
 from tidegate_server.core.faults import VARIABLE, Point
 
@@ -35,6 +38,16 @@ LANDED = {Point.AFTER_COMMIT, Point.BEFORE_STORE, Point.AFTER_STORE}
 """Where the refresh's version is there already."""
 REFRESH = tuple(Point)[:7]
 """Where a refresh comes by."""
+STANDALONE = """
+[engine]
+master = "{master}"
+shared_warehouse = true
+
+[engine.settings]
+"spark.sql.warehouse.dir" = "{warehouse}"
+"spark.executor.memory" = "600m"
+"spark.driver.host" = "127.0.0.1"
+"""
 ENDED = {"SUCCEEDED", "FAILED", "CANCELLED", "ABANDONED"}
 
 
@@ -100,9 +113,44 @@ def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Faults:
     return Faults(folder)
 
 
+@contextmanager
+def standalone(folder: Path) -> Iterator[str]:
+    """Yield the configuration of an engine on a standalone cluster."""
+    warehouse = folder / "shared" / "warehouse"
+    warehouse.mkdir(parents=True)
+    with standalone_cluster(folder / "spark") as cluster:
+        cluster.add_worker([], cores=2, memory="2g")
+        yield STANDALONE.format(master=cluster.url, warehouse=warehouse)
+
+
+@contextmanager
+def object_store(folder: Path) -> Iterator[str]:
+    """Yield the configuration of an engine with a warehouse in S3."""
+    with running_object_store(folder) as store:
+        yield store.configuration()
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.skipif(not FULL, reason="kills and freezes processes 28 times each")
+@pytest.mark.parametrize("place", [standalone, object_store])
+def test_crash_matrix_elsewhere(
+    place: Callable[[Path], AbstractContextManager[str]],
+    start_server: StartServer,
+    faults: Faults,
+    tmp_path: Path,
+) -> None:
+    config = tmp_path / "tidegate.toml"
+    with place(tmp_path) as text:
+        config.write_text(text)
+        config.chmod(0o600)
+        start = partial(start_server, *SETTINGS, "--config", str(config))
+        go_through([case for case in ALL if case.schema != ICEBERG], start(), faults, start)
+
+
 @pytest.mark.timeout(0 if FULL else 1800)
 def test_crash_matrix(start_server: StartServer, faults: Faults, tmp_path: Path) -> None:
-    server = start_server(*SETTINGS)
+    start = partial(start_server, *SETTINGS)
+    server = start()
     server.wait_for_engine()
     place = f"'catalog-type' = 'hadoop', 'warehouse' = '{tmp_path / 'lake'}'"
     named_rows(
@@ -110,14 +158,21 @@ def test_crash_matrix(start_server: StartServer, faults: Faults, tmp_path: Path)
         f"CREATE CATALOG lake WITH ('type' = 'iceberg', {place})",
         f"CREATE SCHEMA {ICEBERG}",
     )
-    for number, case in enumerate(ALL if FULL else TELLING):
+    go_through(ALL if FULL else TELLING, server, faults, start)
+
+
+def go_through(
+    cases: Sequence[Case], server: Server, faults: Faults, start: Callable[[], Server]
+) -> None:
+    """Let each case happen to a table of its own."""
+    for number, case in enumerate(cases):
         server.wait_for_engine()
         table = f"{case.schema}.mt{number}"
         prepare(server, table, f"src{number}", case.mode)
         before = committed_epochs(server, table)
         faults.arm(case.point)
         with refreshing(server, table):
-            server = suffer(case, server, faults, start_server)
+            server = suffer(case, server, faults, start)
         state = final_state(server, table)
         after = committed_epochs(server, table)
         check(case, server, table, before, after)
@@ -155,7 +210,7 @@ def refreshing(server: Server, table: str) -> Iterator[None]:
     assert not asking.is_alive(), "the refresh never ended"
 
 
-def suffer(case: Case, server: Server, faults: Faults, start: StartServer) -> Server:
+def suffer(case: Case, server: Server, faults: Faults, start: Callable[[], Server]) -> Server:
     """Let it happen; return the server that runs afterwards."""
     victim = server.pid if case.victim == "gateway" else server.engine_pid
     engine = server.engine_pid
@@ -174,7 +229,7 @@ def suffer(case: Case, server: Server, faults: Faults, start: StartServer) -> Se
         return server
     server.process.wait()
     assert psutil.wait_procs(everything, timeout=WAIT)[1] == []
-    return start(*SETTINGS)
+    return start()
 
 
 def final_state(server: Server, table: str) -> str:
@@ -194,15 +249,9 @@ def committed_epochs(server: Server, table: str) -> list[int]:
         summary = "summary['tidegate.refresh'] AS refresh"
         rows = named_rows(server, f"SELECT {summary} FROM {table}.snapshots ORDER BY committed_at")
         return [int(json.loads(str(row["refresh"]))["epoch"]) for row in rows]
-    name = table.rpartition(".")[2]
-    (log,) = (server.data / "warehouse").rglob(f"{name}-*/_delta_log")
-    epochs = []
-    for file in sorted(log.glob("*.json")):
-        actions = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-        said = next((a["commitInfo"].get("userMetadata") for a in actions if "commitInfo" in a), "")
-        if said and said.startswith("{"):
-            epochs.append(int(json.loads(said)["epoch"]))
-    return epochs
+    history = named_rows(server, f"DESCRIBE HISTORY {table}")
+    texts = [str(row["userMetadata"]) for row in sorted(history, key=lambda row: row["version"])]
+    return [int(json.loads(text)["epoch"]) for text in texts if text.startswith("{")]
 
 
 def check(case: Case, server: Server, table: str, before: list[int], after: list[int]) -> None:

@@ -33,9 +33,10 @@ class ObjectStore:
 
     endpoint: str
 
-    def configuration(self) -> str:
-        """Return sections of the configuration for a warehouse in the bucket."""
-        settings = {
+    @property
+    def settings(self) -> dict[str, str]:
+        """Settings of Spark for a warehouse in the bucket."""
+        return {
             "spark.sql.warehouse.dir": f"s3a://{_BUCKET}/warehouse",
             "spark.hadoop.fs.s3a.endpoint": self.endpoint,
             "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
@@ -43,8 +44,16 @@ class ObjectStore:
             "spark.hadoop.fs.s3a.access.key": ACCESS_KEY,
             "spark.hadoop.fs.s3a.secret.key": SECRET_KEY,
         }
-        jars = json.dumps([str(jar) for jar in fetch_jars(JARS)])
-        lines = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in settings.items()]
+
+    @property
+    def jars(self) -> list[str]:
+        """The jars that Spark needs."""
+        return [str(jar) for jar in fetch_jars(JARS)]
+
+    def configuration(self) -> str:
+        """Return sections of the configuration for a warehouse in the bucket."""
+        jars = json.dumps(self.jars)
+        lines = [f"{json.dumps(k)} = {json.dumps(v)}" for k, v in self.settings.items()]
         return "\n".join(["[engine]", f"jars = {jars}", "[engine.settings]", *lines])
 
     def objects(self) -> set[str]:

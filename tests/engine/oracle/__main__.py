@@ -8,7 +8,9 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -18,7 +20,10 @@ from tests.engine.oracle.smaller import smaller
 from tests.engine.oracle.streams import Stream, stream_of
 from tests.engine.oracle.tally import Tally
 from tests.support.fixtures.spark import IcebergLake, Lake, iceberg_catalog, start_root
+from tests.support.object_store import running_object_store
 from tests.support.spark_settings import IN_MEMORY, WITHOUT_FORKS
+from tests.support.standalone import standalone_cluster
+from tidegate_server.engine.jvm.cluster_size import cluster_size
 
 _KINDS = {"delta": Lake, "iceberg": IcebergLake}
 
@@ -28,16 +33,53 @@ def main() -> int:
     asked = _arguments()
     memory = Path("/dev/shm")
     home = Path(tempfile.mkdtemp(prefix="tg", dir=memory if memory.is_dir() else None))
-    settings = {**IN_MEMORY, **WITHOUT_FORKS}
-    spark = start_root(home, f"local[{asked.threads}]", "2g", iceberg=True, **settings)
     try:
-        with iceberg_catalog(spark, home / "ice"):
-            tally = _smallest(spark, asked) if asked.minimise else _many(spark, asked)
-        sys.stdout.write("\n".join(tally.lines()) + "\n")
+        with _PLACES[asked.place](home, asked.threads) as spark:
+            with iceberg_catalog(spark, home / "ice"):
+                tally = _smallest(spark, asked) if asked.minimise else _many(spark, asked)
+            sys.stdout.write("\n".join(tally.lines()) + "\n")
     finally:
-        spark.stop()
         shutil.rmtree(home, ignore_errors=True)
     return 1 if tally.mismatches else 0
+
+
+@contextmanager
+def _stopping(spark: SparkSession) -> Iterator[SparkSession]:
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _local(home: Path, threads: int) -> Iterator[SparkSession]:
+    settings = {**IN_MEMORY, **WITHOUT_FORKS}
+    with _stopping(start_root(home, f"local[{threads}]", "2g", iceberg=True, **settings)) as spark:
+        yield spark
+
+
+@contextmanager
+def _standalone(home: Path, threads: int) -> Iterator[SparkSession]:
+    settings = {**IN_MEMORY, "spark.driver.host": "127.0.0.1", "spark.executor.memory": "1g"}
+    with standalone_cluster(home / "spark") as cluster:
+        cluster.add_worker([], cores=threads, memory="2g")
+        with _stopping(start_root(home, cluster.url, "2g", iceberg=True, **settings)) as spark:
+            cluster_size(spark, settings)
+            yield spark
+
+
+@contextmanager
+def _object_store(home: Path, threads: int) -> Iterator[SparkSession]:
+    with running_object_store(home) as store:
+        settings = {**IN_MEMORY, **store.settings}
+        master = f"local[{threads}]"
+        with _stopping(
+            start_root(home, master, "2g", iceberg=True, jars=store.jars, **settings)
+        ) as spark:
+            yield spark
+
+
+_PLACES = {"local": _local, "standalone": _standalone, "s3": _object_store}
 
 
 def _arguments() -> argparse.Namespace:
@@ -49,6 +91,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=10, help="steps per stream")
     parser.add_argument("--depth", type=int, default=3, help="operators above a table at most")
     parser.add_argument("--storage", choices=sorted(_KINDS), default="delta", help="of results")
+    parser.add_argument("--place", choices=_PLACES, default="local", help="of Spark and its files")
     parser.add_argument("--minimise", action="store_true", help="make the stream SEED smaller")
     return parser.parse_args()
 
