@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
+from tests.support.engine_options import engine_options
 from tests.support.spark_settings import BRIEF, IN_MEMORY, LONG_LIVED, WITHOUT_FORKS
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Answer, Executed, Failure, Progress, TableList
@@ -28,7 +29,6 @@ from tidegate_server.core.messages.requests import (
     CloseSession,
     DropTable,
     DropView,
-    EngineOptions,
     Execute,
     ListTables,
     OpenSession,
@@ -45,12 +45,10 @@ class EngineProcess:
         self.home = home
         self.data = home / "data"
         self.socket = home / "engine.sock"
-        options = EngineOptions(
+        options = engine_options(
             socket=str(self.socket),
             data=str(self.data),
-            master="local[2]",
             driver_memory="2g",
-            java_home="",
             direct_bytes=32 << 20,
             spool_quota=1 << 30,
             warm_up=False,

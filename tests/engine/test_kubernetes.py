@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.engine_options import engine_options
 from tests.support.kubernetes.access import Account, Asked, asked
 from tests.support.kubernetes.cluster import role_rules
 from tidegate_server.core.errors import ServerError
@@ -33,17 +34,7 @@ SETTINGS = "spark.kubernetes"
 
 
 def options(**given: Any) -> EngineOptions:
-    return EngineOptions(
-        socket="",
-        installation="data-id",
-        data="",
-        master=MASTER,
-        driver_memory="1g",
-        java_home="",
-        direct_bytes=1,
-        spool_quota=1,
-        **given,
-    )
+    return engine_options(installation="data-id", master=MASTER, **given)
 
 
 def settings_of(**given: Any) -> dict[str, str]:

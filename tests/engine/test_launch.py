@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import SparkContext
 
+from tests.support.engine_options import engine_options
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.messages.requests import EngineOptions
 from tidegate_server.engine.jvm import launch
 from tidegate_server.engine.jvm.session import Directories, spark_settings
 
@@ -34,19 +34,6 @@ def _unescaped(text: str) -> str:
     return units.encode("utf-16", "surrogatepass").decode("utf-16")
 
 
-def options(data: Path, **others: Any) -> EngineOptions:
-    return EngineOptions(
-        socket="",
-        data=str(data),
-        master="local[2]",
-        driver_memory="1g",
-        java_home="",
-        direct_bytes=1 << 20,
-        spool_quota=1 << 20,
-        **others,
-    )
-
-
 @pytest.mark.parametrize(
     ("rights", "mask"),
     [({}, "077"), ({"group_reads": True}, "027"), ({"group_writes": True}, "007")],
@@ -54,12 +41,16 @@ def options(data: Path, **others: Any) -> EngineOptions:
 def test_hadoop_writes_files_with_the_rights_of_the_server(
     tmp_path: Path, rights: dict[str, bool], mask: str
 ) -> None:
-    settings = spark_settings(options(tmp_path, **rights), Directories(tmp_path), ())
+    settings = spark_settings(
+        engine_options(data=str(tmp_path), **rights), Directories(tmp_path), ()
+    )
     assert settings["spark.hadoop.fs.permissions.umask-mode"] == mask
 
 
 def test_jars_of_the_user_are_added_to_the_class_path(tmp_path: Path) -> None:
-    given = options(tmp_path, settings={"spark.driver.extraClassPath": "/opt/driver.jar"})
+    given = engine_options(
+        data=str(tmp_path), settings={"spark.driver.extraClassPath": "/opt/driver.jar"}
+    )
     settings = spark_settings(given, Directories(tmp_path), (Path("/cache/delta.jar"),))
     assert settings["spark.driver.extraClassPath"] == "/cache/delta.jar:/opt/driver.jar"
 
@@ -90,8 +81,10 @@ def test_further_jars_come_after_those_of_the_archive(
 
 def test_only_an_engine_among_others_asks_for_a_secret_on_its_ports(tmp_path: Path) -> None:
     places = Directories(tmp_path)
-    assert "spark.authenticate" not in spark_settings(options(tmp_path), places, ())
-    among_others = spark_settings(options(tmp_path, alone=False), places, ())
+    assert "spark.authenticate" not in spark_settings(
+        engine_options(data=str(tmp_path)), places, ()
+    )
+    among_others = spark_settings(engine_options(data=str(tmp_path), alone=False), places, ())
     assert among_others["spark.authenticate"] == "true"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.engine_options import engine_options
 from tidegate_server.core.messages.requests import EngineOptions
 from tidegate_server.engine.submission import (
     app_name,
@@ -22,17 +23,7 @@ JARS = ("/cache/delta-spark.jar", "/opt/postgresql.jar")
 
 
 def options(master: str = "yarn", **others: Any) -> EngineOptions:
-    return EngineOptions(
-        socket="",
-        data="/data",
-        installation="0815",
-        master=master,
-        driver_memory="8g",
-        java_home="",
-        direct_bytes=1 << 20,
-        spool_quota=1 << 20,
-        **others,
-    )
+    return engine_options(installation="0815", master=master, driver_memory="8g", **others)
 
 
 def submitted(master: str = "yarn", **settings: str) -> dict[str, str]:

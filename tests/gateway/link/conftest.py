@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate_server.core.messages.requests import EngineOptions, Request
+from tests.support.engine_options import engine_options
+from tidegate_server.core.messages.requests import Request
 from tidegate_server.gateway.link.flight import FlightEngine
 from tidegate_server.gateway.link.process import LocalStarter
 from tidegate_server.gateway.link.supervisor import Supervisor
@@ -36,15 +37,7 @@ def make_supervisor(tmp_path: Path, announcements: list[str]) -> Iterator[MakeSu
         hidden: Collection[str] = (),
     ) -> Supervisor:
         supervisor = Supervisor(
-            EngineOptions(
-                socket="",
-                data=str(tmp_path),
-                master="local[1]",
-                driver_memory="1g",
-                java_home="",
-                direct_bytes=1 << 20,
-                spool_quota=1 << 20,
-            ),
+            engine_options(data=str(tmp_path)),
             logs=tmp_path / "logs",
             start_timeout=start_timeout,
             announce=announcements.append,

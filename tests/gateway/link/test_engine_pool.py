@@ -13,13 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.engine_options import engine_options
 from tests.support.waiting import wait_until
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import (
     Cancel,
     ChunkTicket,
     DropTable,
-    EngineOptions,
     Execute,
     Ping,
     SetTableProperties,
@@ -45,17 +45,8 @@ def make_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ma
     def make_supervisor(user: str) -> Supervisor:
         if user == "root":
             raise error(Code.ENGINE_ACCOUNT, user=user, account=user, reason="it is that of root")
-        options = EngineOptions(
-            socket="",
-            data=str(tmp_path),
-            master="local[1]",
-            driver_memory="1g",
-            java_home="",
-            direct_bytes=1 << 20,
-            spool_quota=1 << 20,
-        )
         return Supervisor(
-            options,
+            engine_options(data=str(tmp_path)),
             logs=tmp_path / "logs",
             start_timeout=30.0,
             starter=LocalStarter([sys.executable, str(FAKE_ENGINE)]),

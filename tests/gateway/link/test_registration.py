@@ -18,10 +18,11 @@ import pytest
 
 from tests.gateway.link.fake_engine import executed_answer
 from tests.support.cutting_proxy import cutting_proxy
+from tests.support.engine_options import engine_options
 from tests.support.postgres import free_port
 from tests.support.waiting import wait_until
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.messages.requests import ChunkTicket, EngineOptions, Execute
+from tidegate_server.core.messages.requests import ChunkTicket, Execute
 from tidegate_server.core.tunnel import (
     Accepted,
     Connection,
@@ -53,14 +54,9 @@ class Gateway:
         record = read_record(folder / "registration.json")
         self.registrar.start([] if record is None else [record.known])
         self.supervisor = Supervisor(
-            EngineOptions(
-                socket="",
+            engine_options(
                 data=str(folder),
                 master="yarn",
-                driver_memory="1g",
-                java_home="",
-                direct_bytes=1 << 20,
-                spool_quota=1 << 20,
                 settings={"spark.hadoop.fs.s3a.secret.key": "hush"},
             ),
             logs=folder / "logs",
@@ -301,15 +297,7 @@ def test_nobody_else_is_admitted(gateway: Gateway, line: Line) -> None:
 
 def test_a_token_is_accepted_once(make_gateway: MakeGateway) -> None:
     gateway = make_gateway()
-    options = EngineOptions(
-        socket=str(gateway.folder / "engine.sock"),
-        data="",
-        master="yarn",
-        driver_memory="1g",
-        java_home="",
-        direct_bytes=1 << 20,
-        spool_quota=1 << 20,
-    )
+    options = engine_options(socket=str(gateway.folder / "engine.sock"), master="yarn")
     engine, invitation = gateway.registrar.invite(options, 60.0)
     first = asyncio.run(_greet(gateway, Register(invitation.token)))
     assert isinstance(first, Accepted)
