@@ -15,7 +15,7 @@ from tests.gateway.command.fakes import NOW, FixedClock
 from tidegate_server.core.model.clauses import Expectation
 from tidegate_server.core.model.runs import RunMetrics, Strategy, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
-from tidegate_server.core.model.table import ColumnOrigin, PrimaryKey
+from tidegate_server.core.model.table import ColumnOrigin, MaterializedTable, PrimaryKey
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
 from tidegate_server.gateway.information_schema.tables import SystemTables
 from tidegate_server.gateway.scheduler.ledger import SqlLedger
@@ -72,6 +72,23 @@ def test_ensure_keeps_what_is_there(world: World) -> None:
     world.catalog.create(table())
     world.system.publish()
     world.system.ensure()
+    assert len(world.rows("materialized_tables")) == 1
+
+
+def test_what_was_read_earlier_does_not_replace_what_was_read_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = world.catalog.tables
+
+    def read_slowly() -> tuple[MaterializedTable, ...]:
+        found = read()
+        monkeypatch.setattr(world.catalog, "tables", read)
+        world.catalog.create(table())
+        world.system.publish()
+        return found
+
+    monkeypatch.setattr(world.catalog, "tables", read_slowly)
+    world.system.publish()
     assert len(world.rows("materialized_tables")) == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections import Counter, defaultdict
@@ -197,10 +198,13 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 
 @dataclass(frozen=True, slots=True)
 class _SystemTable:
-    """One published table: its comment, and a function that returns its content."""
+    """One published table: its comment, and a function that returns its content.
+
+    The function gets all materialized tables.
+    """
 
     comment: str
-    content: Callable[[], pa.Table]
+    content: Callable[[Sequence[MaterializedTable]], pa.Table]
     is_private: bool = False
     """Whether only administrators may read it."""
 
@@ -235,13 +239,16 @@ class SystemTables:
         self._private = private
         self._published: dict[str, pa.Table] = {}
         self._writes: Counter[str] = Counter()
+        self._numbers = itertools.count(1)
+        self._newest: dict[str, int] = {}
+        """Which call of :meth:`publish` was the last to bring each table up to date."""
         self._history = HistoryCopy(ledger, (*HISTORY, *_KEYS), _HISTORY_ROWS)
         self._tables: Mapping[str, _SystemTable] = {
             "materialized_tables": _SystemTable(
                 "Definitions and status of all materialized tables", self._definitions
             ),
             "materialized_table_refresh_history": _SystemTable(
-                "Refresh runs of all materialized tables", self._history.table
+                "Refresh runs of all materialized tables", lambda _: self._history.table()
             ),
             "materialized_table_lineage": _SystemTable(
                 "Sources each materialized table reads directly", self._lineage
@@ -264,10 +271,12 @@ class SystemTables:
                 "How far each materialized table lags behind its sources", self._lag
             ),
             _MAINTENANCE_TABLE: _SystemTable(
-                "How each materialized table was looked after", self._maintenance
+                "How each materialized table was looked after", lambda _: self._maintenance()
             ),
             AUDIT_LOG: _SystemTable(
-                "Who did what on which objects; for administrators", audit_log, is_private=True
+                "Who did what on which objects; for administrators",
+                lambda _: audit_log(),
+                is_private=True,
             ),
         }
 
@@ -295,19 +304,23 @@ class SystemTables:
         Expensive tables are only updated if ``text`` names them: the lag changes every moment, and
         there may be many partitions. Private ones are only updated for administrators.
         """
+        number = next(self._numbers)
+        tables = self._catalog.tables()  # once: to decode the definitions takes longest
         for name, table in self._tables.items():
             if name in _ON_DEMAND and name not in text.lower():
                 continue
             if table.is_private and not administers:
                 continue
             with self._locks[name]:
-                content = table.content()
+                if self._newest.get(name, 0) > number:
+                    continue  # another call has read the tables later
+                content = table.content(tables)
                 before = self._published.get(name)
-                if content is before or content.equals(before):
-                    continue
-                self._write(name, content)
-                if not table.is_private:  # its content is large, and always new
-                    self._published[name] = content
+                if not (content is before or content.equals(before)):
+                    self._write(name, content)
+                    if not table.is_private:  # its content is large, and always new
+                        self._published[name] = content
+                self._newest[name] = number
 
     def _path(self, name: str) -> Path:
         folder = self._private if self._tables[name].is_private else self._directory
@@ -330,31 +343,31 @@ class SystemTables:
         if self._writes[name] % _TIDY_EVERY == 0:
             _tidy(path)
 
-    def _definitions(self) -> pa.Table:
-        rows = [_definition_row(table) for table in self._catalog.tables()]
+    def _definitions(self, tables: Sequence[MaterializedTable]) -> pa.Table:
+        rows = [_definition_row(table) for table in tables]
         return pa.Table.from_pylist(rows, schema=_TABLES)
 
-    def _lineage(self) -> pa.Table:
-        rows = [edge for table in self._catalog.tables() for edge in _edges(table)]
+    def _lineage(self, tables: Sequence[MaterializedTable]) -> pa.Table:
+        rows = [edge for table in tables for edge in _edges(table)]
         return pa.Table.from_pylist(rows, schema=_LINEAGE)
 
-    def _column_lineage(self) -> pa.Table:
-        rows = [edge for table in self._catalog.tables() for edge in _column_edges(table)]
+    def _column_lineage(self, tables: Sequence[MaterializedTable]) -> pa.Table:
+        rows = [edge for table in tables for edge in _column_edges(table)]
         return pa.Table.from_pylist(rows, schema=_COLUMN_LINEAGE)
 
-    def _expectations(self) -> pa.Table:
+    def _expectations(self, tables: Sequence[MaterializedTable]) -> pa.Table:
         rows = [
             row
-            for table in self._catalog.tables()
+            for table in tables
             if table.definition.constraints or table.enforced_key
             for row in _expectation_rows(table, self._ledger.last_success(table.id))
         ]
         return pa.Table.from_pylist(rows, schema=_EXPECTATIONS)
 
-    def _partitions(self) -> pa.Table:
+    def _partitions(self, tables: Sequence[MaterializedTable]) -> pa.Table:
         rows = [
             {**_table_columns(table), **row}
-            for table in self._catalog.tables()
+            for table in tables
             if table.definition.partition_keys
             for row in partition_rows(
                 self._ledger.runs(table.id, limit=_PARTITION_RUNS), self._calendar(table)
@@ -374,21 +387,20 @@ class SystemTables:
             lateness=read_lateness(table.definition.options),
         )
 
-    def _definition_versions(self) -> pa.Table:
+    def _definition_versions(self, tables: Sequence[MaterializedTable]) -> pa.Table:
         replaced: dict[str, list[MaterializedTable]] = defaultdict(list)
         for definition in self._catalog.replaced_definitions():
             replaced[definition.id].append(definition)
         rows = [
             {**_table_columns(table), "in_force": v.definition_version == table.definition.version}
             | dict(zip(history.ARROW.names, v.row(), strict=True))
-            for table in self._catalog.tables()
+            for table in tables
             for v in history.describe_versions([*replaced[table.id], table])
         ]
         return pa.Table.from_pylist(rows, schema=_DEFINITIONS)
 
-    def _lag(self) -> pa.Table:
+    def _lag(self, tables: Sequence[MaterializedTable]) -> pa.Table:
         now = self._clock.now()
-        tables = self._catalog.tables()
         reports = [measure(table, self._ledger, now) for table in tables]
         rows = [{name: read(report) for name, _, _, read in LAG} for report in reports]
         keyed = [row | _table_columns(table) for row, table in zip(rows, tables, strict=True)]
