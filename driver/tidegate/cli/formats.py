@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import datetime
+import io
+import itertools
 import json
 import math
 import re
@@ -65,6 +67,27 @@ def write_table(columns: Sequence[str], pages: Iterable[Page], out: TextIO, head
     if not count and header:
         _write_page(columns, [], out, header)
     return count
+
+
+def fitting(width: int) -> Format:
+    """Return the table format, which writes a single row that is too wide vertically.
+
+    :param width: that of the terminal, in characters.
+    """
+
+    def write(columns: Sequence[str], pages: Iterable[Page], out: TextIO, header: bool) -> int:
+        rest = iter(pages)
+        first = next(rest, None)
+        if first is None:
+            return write_table(columns, [], out, header)
+        if len(first) == 1 and header:
+            layout = io.StringIO()
+            _write_page(columns, first, layout, header)
+            if len(layout.getvalue().partition("\n")[0]) > width:
+                return write_vertical(columns, [first], out, header)
+        return write_table(columns, itertools.chain([first], rest), out, header)
+
+    return write
 
 
 def write_vertical(columns: Sequence[str], pages: Iterable[Page], out: TextIO, header: bool) -> int:

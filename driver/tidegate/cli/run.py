@@ -16,7 +16,15 @@ from types import FrameType
 from typing import BinaryIO, TextIO, TypeVar
 
 from tidegate.cli.arrow_files import write_batches
-from tidegate.cli.formats import FILE_FORMATS, PAGE_ROWS, FormatError, Page, writer_of
+from tidegate.cli.formats import (
+    FILE_FORMATS,
+    PAGE_ROWS,
+    Format,
+    FormatError,
+    Page,
+    fitting,
+    writer_of,
+)
 from tidegate.cli.terminal.pager import PagerClosedError, paged
 from tidegate.cli.terminal.progress import progress_line
 from tidegate.connection import Connection
@@ -235,10 +243,17 @@ def _run(
             pager = "" if edit is not None else display.pager
             try:
                 with paged(display.out, pager) as out:
-                    count = writer_of(display.format)(names, pages, out, display.header)
+                    count = _writer(display, pager)(names, pages, out, display.header)
             except PagerClosedError:
                 return
     display.count_rows(count, started)
+
+
+def _writer(display: Display, pager: str) -> Format:
+    """Return what writes a result: for people, without columns beyond the edge of the screen."""
+    if pager and display.format == "table" and display.out.isatty():
+        return fitting(shutil.get_terminal_size().columns)
+    return writer_of(display.format)
 
 
 def _write_file(work: Background, cursor: Cursor, display: Display) -> int:

@@ -18,7 +18,7 @@ import pytest
 from tests.driver.cli.fakes import Answer, FakeServer
 from tidegate.cli import main
 from tidegate.cli.commands import run_command
-from tidegate.cli.formats import FORMATS, MissingExtraError, text_of
+from tidegate.cli.formats import FORMATS, MissingExtraError, Page, fitting, text_of
 from tidegate.cli.run import Display
 from tidegate.cli.script import Workbench, run_text
 from tidegate.dsn import ConnectOptions
@@ -71,6 +71,25 @@ def test_json_is_valid_for_values_json_has_not() -> None:
 
 def test_vertical_writes_a_line_per_value() -> None:
     assert format_pages("vertical", pages=[[(1, None)]]) == "-[ row 1 ]----\nn     1\ntext  NULL\n"
+
+
+@pytest.mark.parametrize(
+    ("pages", "width", "first"),
+    [
+        ([[(1, "a" * 30)]], 20, "-[ row 1 ]----"),
+        ([[(1, "a" * 30)]], 80, "+-----+----"),
+        ([[(1, "a" * 30), (2, "b")]], 20, "+-----+----"),
+        ([], 5, "+-----+----"),
+    ],
+)
+def test_a_row_that_is_too_wide_is_written_vertically(
+    pages: list[Page], width: int, first: str
+) -> None:
+    out = io.StringIO()
+    count = fitting(width)(["n", "text"], pages, out, True)
+    assert count == sum(map(len, pages))
+    assert out.getvalue().startswith(first)
+    assert out.getvalue().count("text") == 1
 
 
 def test_a_table_is_laid_out_page_by_page() -> None:
