@@ -57,6 +57,7 @@ _REJECTED = 77
 _STREAM_LIMIT = 1 << 18
 _OUTPUT_LINES = 20
 """How many lines of the engine's output the gateway gets when it has ended."""
+_OUTPUT_LENGTH = 8000
 _OUTPUT_SECONDS = 2.0
 """A child of the engine could keep its output open."""
 
@@ -113,7 +114,8 @@ class Agent:
         await asyncio.wait([copied], timeout=_OUTPUT_SECONDS)
         if self._control is not None:
             with contextlib.suppress(OSError):
-                await self._control.send(Ended(code, "".join(self._lines)))
+                output = "".join(self._lines)[-_OUTPUT_LENGTH:]
+                await self._control.send(Ended(code, output))
             await self._control.close()
         return code
 

@@ -149,14 +149,19 @@ def submit(options: EngineOptions, invitation: bytes, environment: Mapping[str, 
     jars = [*map(str, (*resolve_jars(java), *optional)), *options.jars]
     environment = {**environment, "JAVA_HOME": java} if java else dict(environment)
     with tempfile.TemporaryDirectory(prefix="tidegate-submit-") as made:
-        log_file, properties = Path(made) / _LOG_FILE, Path(made) / "spark.properties"
+        folder, properties = Path(made) / "conf", Path(made) / "spark.properties"
+        log_file = folder / _LOG_FILE
         text = urlsafe_b64encode(invitation).decode("ascii")
         settings = submission_settings(options, jars, text, log_file)
         properties.touch(mode=0o600)
         properties.write_text(as_properties(settings), encoding="ascii")
+        given = environment.get("SPARK_CONF_DIR", "")
+        if os.path.isdir(given):
+            shutil.copytree(given, folder)
+        folder.mkdir(exist_ok=True)
         log_file.write_text(console_log_settings(), encoding="utf-8")
         if is_kubernetes(options.master):
-            environment["SPARK_CONF_DIR"] = _configuration(environment, log_file)
+            environment["SPARK_CONF_DIR"] = str(folder)  # Spark mounts its files in the pod
             if (code := _run(removal_command(options, properties), environment)) != 0:
                 return code
         return _run(submit_command(options.master, properties), environment)
@@ -164,14 +169,6 @@ def submit(options: EngineOptions, invitation: bytes, environment: Mapping[str, 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     return subprocess.run(command, env=environment, check=False).returncode
-
-
-def _configuration(environment: Mapping[str, str], log_file: Path) -> str:
-    """Return a directory like SPARK_CONF_DIR, whose files Spark mounts in the pod."""
-    folder = log_file.parent
-    if given := environment.get("SPARK_CONF_DIR"):
-        shutil.copytree(given, folder, dirs_exist_ok=True)
-    return str(folder)
 
 
 def main() -> int:
