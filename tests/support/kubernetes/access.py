@@ -132,6 +132,10 @@ class Front:
         if headers.get("content-type", "").startswith(_APPLY):
             asks.add(replace(wanted, verb="create"))
             lines, body = _as_creation(lines, body)
+        elif wanted.verb == "create" and wanted.resource == "pods":
+            # Spark relies on it. The server sets more, which the nodes do here.
+            content = {**json.loads(body), "status": {}}
+            lines, body = _with_content(lines, content)
         self.requests |= asks
         if not all(map(account.may, asks)):
             return _send_status(client, 403, f"{wanted.resource} is forbidden")
@@ -156,10 +160,15 @@ class Front:
 def _as_creation(lines: Sequence[str], body: bytes) -> tuple[list[str], bytes]:
     """Return a server-side apply of a new resource as its creation: the mock has no such thing."""
     path = urlsplit(lines[0].split(" ")[1]).path
-    content = json.dumps(yaml.safe_load(body)).encode()
-    kept = [each for each in lines[1:] if not each.lower().startswith(("content-", "connection:"))]
-    head = [f"POST {path.rpartition('/')[0]} HTTP/1.1", *kept]
-    return [*head, "Content-Type: application/json", f"Content-Length: {len(content)}"], content
+    head = [f"POST {path.rpartition('/')[0]} HTTP/1.1", *lines[1:]]
+    return _with_content(head, yaml.safe_load(body))
+
+
+def _with_content(lines: Sequence[str], content: object) -> tuple[list[str], bytes]:
+    """Return a request with other content."""
+    body = json.dumps(content).encode()
+    kept = [each for each in lines if not each.lower().startswith("content-")]
+    return [*kept, "Content-Type: application/json", f"Content-Length: {len(body)}"], body
 
 
 def _copy(source: socket.socket, sink: socket.socket) -> None:
