@@ -24,6 +24,7 @@ from tests.support.metastore import Metastore, postgres_metastore
 from tests.support.postgres import free_port
 from tests.support.standalone import standalone_cluster
 from tests.support.yarn import running_yarn
+from tidegate_server.gateway.link.cluster import section_settings
 
 _ENGINE = "measured"
 _CONFIG = """\
@@ -48,11 +49,6 @@ driver_memory = "1g"
 [engines.{engine}.settings]
 {settings}
 """
-_OF_THE_DRIVER = (
-    "spark.driver.host",
-    "spark.driver.bindAddress",
-    "spark.kubernetes.driver.pod.name",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +112,7 @@ def in_cluster(mode: Mode) -> Mode:
     @contextlib.contextmanager
     def found(folder: Path) -> Iterator[Place]:
         with mode(folder) as place:
-            settings = {k: v for k, v in place.settings.items() if k not in _OF_THE_DRIVER}
+            settings = section_settings(place.settings, {}, in_cluster=True)
             yield dataclasses.replace(place, settings=settings, deploy_mode="cluster")
 
     return found

@@ -19,6 +19,7 @@ from tests.support.metastore import Metastore, postgres_metastore
 from tests.support.postgres import free_port
 from tests.support.waiting import wait_until
 from tests.support.yarn import running_yarn
+from tidegate_server.gateway.link.cluster import section_settings
 
 pytestmark = [
     pytest.mark.spark,
@@ -58,12 +59,8 @@ driver_memory = "1g"
 [engines.nightly.settings]
 {settings}
 """
-OF_THE_SERVER = (
-    "spark.sql.warehouse.dir",
-    "spark.driver.host",
-    "spark.driver.bindAddress",
-    "spark.kubernetes.driver.pod.name",
-)
+IN_YARN, IN_POD = "spark.yarn.app.container.log.dir", "/opt/spark/conf/spark.properties"
+"""What the arguments of a JVM contain that was started there."""
 CREATE = """\
 CREATE MATERIALIZED TABLE totals FRESHNESS = INTERVAL '1' DAY REFRESH_MODE = INCREMENTAL
 AS SELECT k, sum(n) AS n FROM events GROUP BY k"""
@@ -73,7 +70,8 @@ def write_config(
     folder: Path, master: str, warehouse: str, metastore: Metastore, settings: Mapping[str, str]
 ) -> Path:
     file = folder / "tidegate.toml"
-    given = {key: value for key, value in settings.items() if key not in OF_THE_SERVER}
+    given = section_settings(settings, {}, in_cluster=True)
+    given.pop("spark.sql.warehouse.dir", None)  # that of all engines
     file.write_text(
         CONFIG.format(
             driver=metastore.driver,
@@ -104,7 +102,7 @@ def test_engines_in_yarn(
         monkeypatch.setenv("HADOOP_CONF_DIR", str(yarn.configuration))
         warehouse = f"{yarn.files}/warehouse"
         config = write_config(tmp_path, "yarn", warehouse, metastore, yarn.settings)
-        keep_tables_fresh(config, start_server, "yarn-application")
+        keep_tables_fresh(config, start_server, "yarn-application", IN_YARN)
 
 
 @pytest.fixture
@@ -121,7 +119,7 @@ def test_engines_in_pods(kubernetes: Kubernetes, tmp_path: Path, start_server: S
     settings = {**kubernetes.settings, "spark.kubernetes.driver.master": api}
     with postgres_metastore(tmp_path) as metastore:
         config = write_config(tmp_path, kubernetes.master, str(warehouse), metastore, settings)
-        keep_tables_fresh(config, start_server, "kubernetes-application")
+        keep_tables_fresh(config, start_server, "kubernetes-application", IN_POD)
         nodes = kubernetes.nodes
         wait_until(lambda: len(nodes.pods()) == 1, "pods remain beside that of the server")
     account = kubernetes.front.accounts[TOKEN]
@@ -132,7 +130,9 @@ def test_engines_in_pods(kubernetes: Kubernetes, tmp_path: Path, start_server: S
     assert granted == asked
 
 
-def keep_tables_fresh(config: Path, start_server: StartServer, application: str) -> None:
+def keep_tables_fresh(
+    config: Path, start_server: StartServer, application: str, place: str
+) -> None:
     """Refresh tables in the cluster though the gateway and the engine are killed."""
     server = start_server("--config", str(config))
     run(
@@ -147,6 +147,7 @@ def keep_tables_fresh(config: Path, start_server: StartServer, application: str)
     engine = engine_process(server, "etl")
     assert engine not in psutil.Process(server.pid).children(recursive=True)
     assert server.pid not in [each.pid for each in engine.parents()]
+    assert place in " ".join(jvm_of(engine).cmdline())
 
     os.kill(server.pid, signal.SIGKILL)
     server.process.wait()

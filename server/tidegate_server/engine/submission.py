@@ -155,12 +155,12 @@ def submit(options: EngineOptions, invitation: bytes, environment: Mapping[str, 
         settings = submission_settings(options, jars, text, log_file)
         properties.touch(mode=0o600)
         properties.write_text(as_properties(settings), encoding="ascii")
-        given = environment.get("SPARK_CONF_DIR", "")
-        if os.path.isdir(given):
-            shutil.copytree(given, folder)
-        folder.mkdir(exist_ok=True)
+        folder.mkdir()
         log_file.write_text(console_log_settings(), encoding="utf-8")
         if is_kubernetes(options.master):
+            given = environment.get("SPARK_CONF_DIR", "")
+            if os.path.isdir(given):
+                shutil.copytree(given, folder, dirs_exist_ok=True)
             environment["SPARK_CONF_DIR"] = str(folder)  # Spark mounts its files in the pod
             if (code := _run(removal_command(options, properties), environment)) != 0:
                 return code

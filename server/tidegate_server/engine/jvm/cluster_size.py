@@ -41,10 +41,11 @@ def configured_cores(settings: Mapping[str, str]) -> int | None:
 def broadcast_limit(*mebibytes: int) -> int:
     """Return up to which size, in bytes, a table is sent to all executors for a join.
 
-    It is an estimate of compressed columns; as a hash table the same rows take some ten times as
-    much, of which a few may be in memory at the same time. Spark's default is 10 MiB for any heap.
+    Spark compares it with an estimate of compressed columns. As a hash table, the same rows take
+    some ten times as much memory, and there may be several such tables at a time. Spark's default
+    is 10 MiB, whatever the heap.
 
-    :param mebibytes: the heaps of the driver and of an executor, each of which holds it.
+    :param mebibytes: the heap sizes of the driver and of an executor; each holds a copy.
     """
     return min(max(min(mebibytes) // _HEAP_A_BROADCAST, 10), 100) << 20
 
