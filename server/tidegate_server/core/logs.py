@@ -63,6 +63,14 @@ class PrivateLogFile(logging.handlers.RotatingFileHandler):
         binary = os.fdopen(handle, "ab")
         return TextIOWrapper(binary, encoding=self.encoding, errors=self.errors)
 
+    def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802 (overrides)
+        """Return whether the file is full; its last line may pass the limit.
+
+        The inherited method formats every line a second time to know its length.
+        """
+        self.stream = self.stream or self._open()
+        return os.fstat(self.stream.fileno()).st_size >= self.maxBytes
+
 
 def formatter(settings: LoggingSection) -> logging.Formatter:
     """Return the formatter that the configuration asks for."""

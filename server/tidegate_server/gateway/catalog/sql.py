@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    delete,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from tidegate_server.core.errors import Code, ServerError, error
@@ -38,10 +49,10 @@ class SqlCatalog:
         self._database = database
 
     def find(self, name: TableName) -> MaterializedTable | None:
-        return _first(self._select(*_name_conditions(t, name)))
+        return _first(self._read(_NAMED, _name_parameters(name)))
 
     def by_id(self, table_id: str) -> MaterializedTable | None:
-        return _first(self._select(t.c.id == table_id))
+        return _first(self._read(_WITH_ID, {"id": table_id}))
 
     def tables(
         self, catalog: str | None = None, schema: str | None = None
@@ -72,7 +83,8 @@ class SqlCatalog:
                 or (row.storage_table is not None and row.storage_table.table.lower() in texts)
                 or any(overlap(location, row.location) for location in locations)
             ]
-            found = _read_tables(connection, t.c.id.in_(candidates)) if candidates else ()
+            among = _Selection.of(t.c.id.in_(candidates))
+            found = _read_tables(connection, among) if candidates else ()
         return tuple(table for table in found if is_under(table, names, locations))
 
     def watched(self) -> tuple[MaterializedTable, ...]:
@@ -83,7 +95,12 @@ class SqlCatalog:
         return self._select(t.c.downstream)
 
     def consumers(self, name: TableName) -> tuple[MaterializedTable, ...]:
-        reading = select(s.c.materialized_table_id).where(*_name_conditions(s, name))
+        folded = name.folded()
+        reading = select(s.c.materialized_table_id).where(
+            s.c.folded_catalog == folded.catalog,
+            s.c.folded_schema == folded.schema,
+            s.c.folded_table == folded.table,
+        )
         return self._select(t.c.id.in_(reading))
 
     def replaced_definitions(self, table_id: str | None = None) -> tuple[MaterializedTable, ...]:
@@ -139,39 +156,61 @@ class SqlCatalog:
             connection.execute(delete(t).where(t.c.id == table_id))
 
     def _select(self, *where: ColumnElement[bool]) -> tuple[MaterializedTable, ...]:
+        return self._read(_Selection.of(*where))
+
+    def _read(
+        self, selection: _Selection, parameters: Mapping[str, str] | None = None
+    ) -> tuple[MaterializedTable, ...]:
         with self._database.read() as connection:
-            return _read_tables(connection, *where)
+            return _read_tables(connection, selection, parameters)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Selection:
+    """The statements that read some tables.
+
+    To build and to hash them takes SQLAlchemy as long as to run them: those that every statement
+    needs exist once, with parameters.
+    """
+
+    tables: Select[Any]
+    sources: Select[Any]
+
+    @classmethod
+    def of(cls, *where: ColumnElement[bool]) -> _Selection:
+        tables = select(t).where(*where)
+        reading = s.c.materialized_table_id.in_(select(t.c.id).where(*where))
+        return cls(
+            tables=tables.order_by(t.c.folded_catalog, t.c.folded_schema, t.c.folded_table),
+            sources=select(s).where(reading).order_by(s.c.position),
+        )
+
+
+_NAMED = _Selection.of(
+    t.c.folded_catalog == bindparam("catalog"),
+    t.c.folded_schema == bindparam("schema"),
+    t.c.folded_table == bindparam("table"),
+)
+_WITH_ID = _Selection.of(t.c.id == bindparam("id"))
 
 
 def _read_tables(
-    connection: Connection, *where: ColumnElement[bool]
+    connection: Connection, selection: _Selection, parameters: Mapping[str, str] | None = None
 ) -> tuple[MaterializedTable, ...]:
-    tables = (
-        select(t).where(*where).order_by(t.c.folded_catalog, t.c.folded_schema, t.c.folded_table)
-    )
-    edges = (
-        select(s)
-        .where(s.c.materialized_table_id.in_(select(t.c.id).where(*where)))
-        .order_by(s.c.position)
-    )
-    rows = connection.execute(tables).all()
+    rows = connection.execute(selection.tables, parameters).all()
     if not rows:
         return ()
     reads: dict[str, list[Source]] = defaultdict(list)
-    for edge in connection.execute(edges):
+    for edge in connection.execute(selection.sources, parameters):
         reads[edge.materialized_table_id].append(_source(edge))
     # Sorted again: a database's collation may differ from Python's order, which we promise.
     found = [_table(row, tuple(reads[row.id])) for row in rows]
     return tuple(sorted(found, key=lambda table: table.name.folded()))
 
 
-def _name_conditions(table: Any, name: TableName) -> tuple[ColumnElement[bool], ...]:
+def _name_parameters(name: TableName) -> Mapping[str, str]:
     folded = name.folded()
-    return (
-        table.c.folded_catalog == folded.catalog,
-        table.c.folded_schema == folded.schema,
-        table.c.folded_table == folded.table,
-    )
+    return {"catalog": folded.catalog, "schema": folded.schema, "table": folded.table}
 
 
 def _name_values(name: TableName) -> dict[str, str]:
@@ -267,7 +306,7 @@ def _archive_definition(connection: Connection, table_id: str, version: int) -> 
         undone = (d.c.table_id == table_id, d.c.definition_version >= version)
         connection.execute(delete(d).where(*undone))
         return
-    for stored in _read_tables(connection, t.c.id == table_id):
+    for stored in _read_tables(connection, _WITH_ID, {"id": table_id}):
         definition = StoredTable.of(replace(stored, pending=None))
         kept = {"table_id": table_id, "definition_version": found, "definition": definition}
         connection.execute(insert(d).values(**kept))
