@@ -63,6 +63,11 @@ class RowsResult:
         arrays = [pa.array(c, type=t) for c, t in zip(columns, kinds, strict=True)]
         self._batch = pa.RecordBatch.from_arrays(arrays, names=list(schema.names()))
 
+    @property
+    def num_bytes(self) -> int:
+        """The size of the values in memory."""
+        return int(self._batch.nbytes)
+
     def batches(self, start_row: int) -> Iterator[pa.RecordBatch]:
         if start_row < self._batch.num_rows:
             yield self._batch.slice(start_row)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,11 +36,15 @@ from tidegate_server.core.model.table import (
 from tidegate_server.core.model.types import Schema
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.gateway.catalog.base import check_move, is_under
+from tidegate_server.gateway.catalog.lookups import Lookups
 from tidegate_server.gateway.store.database import Database
 from tidegate_server.gateway.store.stored_table import StoredTable
 from tidegate_server.gateway.store.tables import definition_versions as d
 from tidegate_server.gateway.store.tables import materialized_tables as t
 from tidegate_server.gateway.store.tables import sources as s
+
+_REMEMBERED = 2_000
+"""Maximum number of look-ups that are remembered."""
 
 
 class SqlCatalog:
@@ -47,12 +52,16 @@ class SqlCatalog:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        # Other servers may change a shared store at any time.
+        self._lookups = Lookups(0 if database.shared else _REMEMBERED)
 
     def find(self, name: TableName) -> MaterializedTable | None:
-        return _first(self._read(_NAMED, _name_parameters(name)))
+        folded = name.folded()
+        parameters = {"catalog": folded.catalog, "schema": folded.schema, "table": folded.table}
+        return self._look_up(folded, _NAMED, parameters)
 
     def by_id(self, table_id: str) -> MaterializedTable | None:
-        return _first(self._read(_WITH_ID, {"id": table_id}))
+        return self._look_up(table_id, _WITH_ID, {"id": table_id})
 
     def tables(
         self, catalog: str | None = None, schema: str | None = None
@@ -112,7 +121,7 @@ class SqlCatalog:
 
     def create(self, table: MaterializedTable) -> None:
         try:
-            with self._database.begin() as connection:
+            with self._writing() as connection:
                 stored = StoredTable.of(table)
                 connection.execute(insert(t).values(**_values(stored), **_status(stored)))
                 _write_sources(connection, table.id, table.definition.sources)
@@ -120,7 +129,7 @@ class SqlCatalog:
             raise _already_exists(table.name) from failure
 
     def replace(self, *tables: MaterializedTable) -> None:
-        with self._database.begin() as connection:
+        with self._writing() as connection:
             if len(tables) > 1:
                 _free_names(connection, tables)
             for table in tables:
@@ -138,22 +147,36 @@ class SqlCatalog:
             .where(t.c.id == table_id, t.c.refresh_status == start.value)
             .values(refresh_status=end.value, status_reason=reason)
         )
-        with self._database.begin() as connection:
+        with self._writing() as connection:
             return connection.execute(change).rowcount == 1
 
     def record_held_version(self, table_id: str, held: HeldVersion | None) -> None:
-        with self._database.begin() as connection:
+        with self._writing() as connection:
             connection.execute(update(t).where(t.c.id == table_id).values(held=held))
 
     def note_sources(self, table_id: str, sources: tuple[Source, ...]) -> None:
-        with self._database.begin() as connection:
+        with self._writing() as connection:
             there = select(t.c.id).where(t.c.id == table_id).with_for_update()
             if connection.execute(there).first() is not None:
                 _write_sources(connection, table_id, sources)
 
     def drop(self, table_id: str) -> None:
-        with self._database.begin() as connection:
+        with self._writing() as connection:
             connection.execute(delete(t).where(t.c.id == table_id))
+
+    def _look_up(
+        self, key: Hashable, selection: _Selection, parameters: Mapping[str, str]
+    ) -> MaterializedTable | None:
+        self._database.require_file()
+        return self._lookups.find(key, lambda: _first(self._read(selection, parameters)))
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        try:
+            with self._database.begin() as connection:
+                yield connection
+        finally:
+            self._lookups.forget()
 
     def _select(self, *where: ColumnElement[bool]) -> tuple[MaterializedTable, ...]:
         return self._read(_Selection.of(*where))
@@ -169,8 +192,8 @@ class SqlCatalog:
 class _Selection:
     """The statements that read some tables.
 
-    To build and to hash them takes SQLAlchemy as long as to run them: those that every statement
-    needs exist once, with parameters.
+    SQLAlchemy takes as long to build and to hash them as to run them, so those of :meth:`find` and
+    :meth:`by_id` exist once, with parameters.
     """
 
     tables: Select[Any]
@@ -206,11 +229,6 @@ def _read_tables(
     # Sorted again: a database's collation may differ from Python's order, which we promise.
     found = [_table(row, tuple(reads[row.id])) for row in rows]
     return tuple(sorted(found, key=lambda table: table.name.folded()))
-
-
-def _name_parameters(name: TableName) -> Mapping[str, str]:
-    folded = name.folded()
-    return {"catalog": folded.catalog, "schema": folded.schema, "table": folded.table}
 
 
 def _name_values(name: TableName) -> dict[str, str]:

@@ -228,7 +228,10 @@ class Handler:
         found = self._sessions.find_operation(handle, caller.connection_id)
         if found is not None and not _belongs_to_another_user(found[0], caller):
             session, operation = found
-            await self._run_in_pool(lambda: session.release(operation))
+            if operation.is_small:
+                session.release(operation)
+            else:
+                await self._run_in_pool(lambda: session.release(operation))
         return ttypes.TCloseOperationResp(status=status.success())
 
     async def GetResultSetMetadata(self, request: Any, caller: Caller) -> Any:
@@ -252,13 +255,13 @@ class Handler:
         if session.protocol < FIRST_COLUMNAR and operation.more_follow:
             # Clients of the first protocol versions request every page as the first one.
             orientation = _as_continuation(orientation)
-        fetched = await self._pages.fetch(
-            operation,
-            orientation,
-            rows,
-            partial(self._fetch, session, operation),
-            start_row=start or 0,
-        )
+        fetch = partial(self._fetch, session, operation)
+        if operation.is_small:
+            fetched = fetch(orientation, rows, start or 0)
+        else:
+            fetched = await self._pages.fetch(
+                operation, orientation, rows, fetch, start_row=start or 0
+            )
         operation.more_follow = fetched.page.has_more
         self._sessions.metrics.count_fetch(fetched.page.num_rows, len(fetched.response))
         return Encoded(fetched.response)

@@ -12,7 +12,7 @@ from enum import Enum
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import Progress
 from tidegate_server.core.model.clock import Clock
-from tidegate_server.core.model.result import Result
+from tidegate_server.core.model.result import Result, RowsResult
 from tidegate_server.core.model.states import OPERATION_MOVES, OperationState, allowed
 from tidegate_server.core.sql.redact import redact_start
 from tidegate_server.gateway.context import NOTE, WARNING
@@ -25,6 +25,8 @@ MESSAGES = 100
 """Maximum number of warnings and notes that a client gets; the log has the others."""
 MESSAGE_LENGTH = 2_000
 """Maximum length of a message that a client gets; the log has the whole line."""
+SMALL_BYTES = 16 << 10
+"""Maximum size of a result that is encoded faster than a thread is woken to do it."""
 LOGGED_STEP = 10
 """Percent of progress after which it is logged again."""
 
@@ -162,6 +164,16 @@ class Operation:
     def started(self) -> bool:
         """Whether a thread has ever worked for it."""
         return self._started
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it has ended, and can be fetched from and closed without blocking."""
+        if not self._state.terminal:
+            return False
+        result = self._result
+        return result is None or (
+            isinstance(result, RowsResult) and result.num_bytes <= SMALL_BYTES
+        )
 
     def touch(self) -> None:
         """Record that a client used it."""

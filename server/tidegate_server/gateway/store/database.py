@@ -97,7 +97,7 @@ class Database:
         :raises ServerError: STORE_BUSY, STORE_FULL, STORE_UNAVAILABLE or STORE_DAMAGED.
         """
         with self._translate_errors():
-            self._require_file()
+            self.require_file()
             with self.engine.begin() as connection:
                 yield connection
         self._clear_trouble()
@@ -109,7 +109,7 @@ class Database:
         Raises as :meth:`begin`.
         """
         with self._translate_errors():
-            self._require_file()
+            self.require_file()
             with self.engine.connect() as connection:
                 yield connection.execution_options(**{_READ_ONLY: True})
 
@@ -122,7 +122,7 @@ class Database:
     @property
     def trouble(self) -> ServerError | None:
         try:
-            self._require_file()
+            self.require_file()
         except ServerError as problem:
             return problem
         return self._trouble
@@ -131,6 +131,19 @@ class Database:
     def failures(self) -> Mapping[str, int]:
         with self._lock:
             return dict(self._failures)
+
+    def require_file(self) -> None:
+        """Require that the SQLite file still exists, since changes to a deleted one would be lost.
+
+        :raises ServerError: STORE_DAMAGED if the file of SQLite was deleted or replaced.
+        """
+        if self._file is None:
+            return
+        found = self._identity()
+        if found is None:
+            raise error(Code.STORE_DAMAGED, reason="its file was deleted or moved away")
+        if found != self._file:
+            raise error(Code.STORE_DAMAGED, reason="its file was replaced while the gateway ran")
 
     def close(self) -> None:
         """Close every connection."""
@@ -161,19 +174,6 @@ class Database:
 
     def _is_damaged(self) -> bool:
         return self._trouble is not None and self._trouble.code == Code.STORE_DAMAGED.name
-
-    def _require_file(self) -> None:
-        """Require that the SQLite file still exists, since changes to a deleted one would be lost.
-
-        :raises ServerError: STORE_DAMAGED if the file of SQLite was deleted or replaced.
-        """
-        if self._file is None:
-            return
-        found = self._identity()
-        if found is None:
-            raise error(Code.STORE_DAMAGED, reason="its file was deleted or moved away")
-        if found != self._file:
-            raise error(Code.STORE_DAMAGED, reason="its file was replaced while the gateway ran")
 
     def _identity(self) -> tuple[int, int] | None:
         """Return device and inode of the SQLite file; None if there is none."""
