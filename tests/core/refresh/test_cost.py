@@ -110,6 +110,7 @@ def test_a_single_slow_run_is_no_reason_to_leave_a_way() -> None:
         ("ROWS_APPENDED", Way.APPEND),
         ("KEYS_AFFECTED", Way.RECOMPUTE),
         ("GROUPS_COMBINED", Way.REWRITE),
+        ("SOURCES_REREAD", Way.REREAD),
         ("ROWS_CHANGED", Way.REWRITE),
     ],
 )

@@ -98,7 +98,40 @@ def test_nor_must_one_inside_a_scalar_subquery() -> None:
     inner = Operator(name="Filter", children=(T,), subqueries=(U,))
     root = Operator(name="Project", children=(T,), subqueries=(inner,))
     found = codes(root, frozenset({"u"}))
-    assert found == ["SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE"]
+    assert {*found} == {"SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE"}
+
+
+def test_what_has_no_keys_is_compared_at_both_versions() -> None:
+    root = aggregate(T, keyless=KEYLESS, whole=True)
+    assert codes(root, BOTH) == []
+    assert codes(root, BOTH, ALL_RULES - {Rule.WHOLE}) == ["AGGREGATE_WITHOUT_KEYS"]
+    assert codes(replace(root, inexact=ROUNDED), BOTH) == ["AGGREGATE_NOT_TOP_NODE"]
+
+
+def test_below_what_is_compared_no_keys_are_needed_but_exact_rows() -> None:
+    inner = aggregate(T, keyless=KEYLESS)
+    assert codes(aggregate(inner, keyless=KEYLESS, whole=True), BOTH) == []
+    rounded = aggregate(T, inexact=ROUNDED, replaced=True)
+    root = aggregate(rounded, keyless=KEYLESS, whole=True)
+    assert codes(root, BOTH) == ["AGGREGATE_NOT_TOP_NODE"]
+
+
+def test_a_subquery_that_can_be_replaced_by_its_values_may_change() -> None:
+    inner = aggregate(U, keyless=KEYLESS)
+    root = Operator(name="Filter", children=(T,), subqueries=(inner,), replaceable=True)
+    assert codes(root, BOTH) == []
+    off = ALL_RULES - {Rule.WHOLE}
+    assert codes(root, BOTH, off) == ["SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE"]
+    assert codes(replace(root, subqueries=(replace(inner, inexact=ROUNDED),)), BOTH) == [
+        "AGGREGATE_NOT_TOP_NODE"
+    ]
+
+
+def test_above_stored_sums_that_are_rounded_a_subquery_must_not_change() -> None:
+    groups = aggregate(T, inexact=ROUNDED, replaced=True)
+    root = Operator(name="Filter", children=(groups,), subqueries=(U,), replaceable=True)
+    assert codes(root, frozenset({"t"})) == []
+    assert codes(root, BOTH) == ["AGGREGATE_NOT_TOP_NODE"]
 
 
 def test_what_varies_inside_a_scalar_subquery_is_found() -> None:

@@ -24,6 +24,7 @@ from tidegate_server.core.refresh.request import (
     RefreshOrder,
     RefreshPolicy,
 )
+from tidegate_server.engine.planning.cost import Way, Work
 from tidegate_server.engine.planning.planner import (
     Evidence,
     incremental_work,
@@ -219,6 +220,7 @@ def test_few_changes_of_much_are_applied() -> None:
         (replace(LARGE, keyed=False, affected_keys=None), "ROWS_CHANGED"),
         (replace(LARGE, keyed=False, appends=True, affected_keys=None), "ROWS_APPENDED"),
         (replace(LARGE, algebraic=True), "GROUPS_COMBINED"),
+        (replace(LARGE, rereading=True, rows_reread=1_000), "SOURCES_REREAD"),
     ],
 )
 def test_the_reason_tells_the_way(evidence: Evidence, code: str) -> None:
@@ -269,6 +271,19 @@ def test_what_is_read_depends_on_the_way() -> None:
     )
     read = [incremental_work(evidence)[1].rows_read for evidence in ways]
     assert read == [100, 1_500_100, 50_500_100]
+
+
+def test_what_is_read_at_both_versions_is_dear() -> None:
+    little = replace(LARGE, rereading=True, rows_reread=1_000_000, affected_keys=None)
+    assert incremental_work(little) == (
+        Way.REREAD,
+        Work(rows_read=53_000_100, rows_written=0, rows_changed=100),
+    )
+    assert plan_incremental(ORDER, FULL, little).reason_code == "SOURCES_REREAD"
+    everything = replace(little, rows_reread=50_000_000)
+    assert plan_incremental(ORDER, FULL, everything).reason_code == "FULL_IS_CHEAPER"
+    all_rows = replace(little, affected_keys=1_000_000)
+    assert plan_incremental(ORDER, FULL, all_rows).reason_code == "TOO_MANY_KEYS"
 
 
 def test_all_obstacles_are_named() -> None:

@@ -17,6 +17,7 @@ from tests.engine.oracle.combined import (
 )
 from tests.engine.oracle.groups import distinct_rows, group_comparisons, groupings, summaries
 from tests.engine.oracle.joins import common, cross_joins, joins, looked_up, subquery_conditions
+from tests.engine.oracle.keyless import KEYLESS
 from tests.engine.oracle.moments import time_windows
 from tests.engine.oracle.predicates import judged_groups, judged_pairs, subquery_predicates
 from tests.engine.oracle.relations import (
@@ -77,6 +78,7 @@ OPERATORS: tuple[Callable[[Below], Below], ...] = (
         row_choices,
     ),
     *(subquery_predicates, subquery_predicates, subquery_predicates, judged_groups, judged_pairs),
+    *KEYLESS,
 )
 
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from tests.engine.oracle.relations import KEYS, Below, Relation, number_columns
 
-_ORDERED = ("int", "exact", "day", "moment", "big", "tiny", "wall")
+ORDERED = ("int", "exact", "day", "moment", "big", "tiny", "wall")
+"""Kinds in whose order windows are made."""
 _SUMMED = ("int", "exact", "tiny")
 SORTED = (*KEYS, "exact", "huge", "real", "single", "bytes", "struct", "list")
 """Kinds by whose values rows can be ordered."""
@@ -18,7 +19,7 @@ CHANCE = "/* chance */"
 def window_functions(draw: st.DrawFn, below: Below) -> Relation:
     """A window function whose value does not depend on the order of equal rows."""
     source = draw(below)
-    keys, numbers = source.column_names(*KEYS, "struct"), source.column_names(*_ORDERED)
+    keys, numbers = source.column_names(*KEYS, "struct"), source.column_names(*ORDERED)
     if not keys or not numbers:
         return source
     partition = draw(st.lists(st.sampled_from(keys), min_size=1, max_size=2, unique=True))
@@ -58,7 +59,7 @@ def top_rows(draw: st.DrawFn, below: Below) -> Relation:
 def ranks(draw: st.DrawFn, below: Below) -> Relation:
     """Places of groups within a key; the rest of the groups' keys alone breaks ties."""
     source = draw(below)
-    keys, values = source.column_names(*KEYS), source.column_names(*_ORDERED)
+    keys, values = source.column_names(*KEYS), source.column_names(*ORDERED)
     if len(keys) < 2 or not values:
         return source
     first, second = draw(st.permutations(keys))[:2]

@@ -175,6 +175,14 @@ class Reason(OpenEnum):
         ReasonGroup.INCREMENTAL,
         "combines the stored groups with the change",
     )
+    SOURCES_REREAD = (
+        "SOURCES_REREAD",
+        ReasonGroup.INCREMENTAL,
+        (
+            "computes parts of the query at the versions of the last refresh and at the new ones, "
+            "and applies the difference: there are no keys by which to find the affected rows"
+        ),
+    )
     STREAM = (
         "STREAM",
         ReasonGroup.INCREMENTAL,
@@ -211,8 +219,8 @@ class Reason(OpenEnum):
         "AGGREGATE_WITHOUT_KEYS",
         ReasonGroup.QUERY,
         (
-            "an aggregate without GROUP BY whose row cannot be derived from the change, or one "
-            "over columns that cannot be keys"
+            "an aggregate without GROUP BY that the last totals no longer determine, so that a "
+            "full refresh records new ones; or one over columns that cannot be keys"
         ),
     )
     AGGREGATE_NOT_TOP_NODE = (
@@ -227,7 +235,10 @@ class Reason(OpenEnum):
     WINDOW_WITHOUT_PARTITION_BY = (
         "WINDOW_WITHOUT_PARTITION_BY",
         ReasonGroup.QUERY,
-        "a window without PARTITION BY that is not computed from the totals of a small aggregate",
+        (
+            "a window without PARTITION BY that the last totals no longer determine, so that a "
+            "full refresh records new ones; or one whose PARTITION BY columns cannot be keys"
+        ),
     )
     ORDER_NOT_UNIQUE = (
         "ORDER_NOT_UNIQUE",
@@ -243,8 +254,8 @@ class Reason(OpenEnum):
         "JOIN_WITHOUT_EQUALITY",
         ReasonGroup.QUERY,
         (
-            "an outer, semi or anti join that equates no columns; NOT IN with several columns, or "
-            "with excluded values that contain NULL or are empty"
+            "NOT IN with excluded values that contain NULL or are empty; with the rule WHOLE off, "
+            "FULL JOIN that equates no columns"
         ),
         "Use NOT EXISTS, or exclude NULL.",
     )
@@ -252,8 +263,8 @@ class Reason(OpenEnum):
         "SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE",
         ReasonGroup.QUERY,
         (
-            "a source of an uncorrelated scalar subquery changed; while its sources are "
-            "unchanged, it is treated as a constant"
+            "a source of an uncorrelated scalar subquery changed that is used elsewhere than in "
+            "projections, filters, aggregates and joins, or with the rule WHOLE off"
         ),
     )
     SUBQUERY_PREDICATE_NOT_INCREMENTALIZABLE = (
@@ -278,10 +289,7 @@ class Reason(OpenEnum):
     OPERATOR_NOT_INCREMENTALIZABLE = (
         "OPERATOR_NOT_INCREMENTALIZABLE",
         ReasonGroup.QUERY,
-        (
-            "no rule applies, for example to LIMIT without ORDER BY, or inside an uncorrelated "
-            "scalar subquery"
-        ),
+        "no rule applies, for example to LIMIT without ORDER BY",
     )
     TYPE_NOT_COMPARABLE = (
         "TYPE_NOT_COMPARABLE",

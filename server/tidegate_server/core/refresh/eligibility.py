@@ -33,6 +33,9 @@ class Rule(Enum):
     NESTED = "NESTED"
     """Such an operator below others: its rows with affected keys are computed at both versions
     instead of being read from the table."""
+    WHOLE = "WHOLE"
+    """An operator without keys, such as a window without PARTITION BY: all of its rows at both
+    versions are compared."""
     ALGEBRA = "ALGEBRA"
     """Exact sums and counts at the top are updated from the change alone; otherwise, groups are
     recomputed."""
@@ -74,6 +77,8 @@ class Operator:
     """Children whose change is propagated by affected keys."""
     keyless: Obstacle | None = None
     """Why there are no keys for such a change; None if there are."""
+    whole: bool = False
+    """Whether all of its rows at both versions can be compared if there are no keys."""
     replaced: bool = False
     """Whether the table's columns contain its keys, so stored rows can be replaced."""
     inexact: Obstacle | None = None
@@ -88,15 +93,25 @@ class Operator:
     """Reasons to make every refresh full."""
     subqueries: tuple[Operator, ...] = ()
     """Subqueries in its expressions."""
+    replaceable: bool = False
+    """Whether its subqueries can be replaced by their values."""
 
     def changes(self, changed: frozenset[str]) -> bool:
         """Say whether a change of these sources may change its rows."""
-        return self.source in changed or any(child.changes(changed) for child in self.children)
-
-    def reads(self, changed: frozenset[str]) -> bool:
-        """Say whether it, or anything below it, reads one of these sources."""
         below = (*self.children, *self.subqueries)
-        return self.source in changed or any(each.reads(changed) for each in below)
+        return self.source in changed or any(each.changes(changed) for each in below)
+
+    def changes_by_keys(self, changed: frozenset[str]) -> bool:
+        """Say whether a change of these sources is propagated by affected keys."""
+        return any(self.children[index].changes(changed) for index in self.keyed_by)
+
+    def is_compared(self, changed: frozenset[str]) -> bool:
+        """Say whether its rows at both versions are compared after these sources changed."""
+        return self.whole and self.keyless is not None and self.changes_by_keys(changed)
+
+    def has_changed_subqueries(self, changed: frozenset[str]) -> bool:
+        """Say whether a change of these sources may change the value of a subquery."""
+        return any(each.changes(changed) for each in self.subqueries)
 
     def computed_from(self, other: Operator) -> bool:
         """Say whether it is the other operator, or above it."""
@@ -118,61 +133,67 @@ def obstacles(
     :param provided: whether the rows satisfied the query's preconditions when the table was last
         refreshed.
     """
-    found = dict.fromkeys(_obstacles(root, changed, rules, combined, provided=provided))
-    return tuple(found)
+    judge = _Judge(changed=changed, rules=rules, combined=combined, provided=provided)
+    return tuple(dict.fromkeys(judge.obstacles(root)))
 
 
-def _obstacles(
-    operator: Operator,
-    changed: frozenset[str],
-    rules: frozenset[Rule],
-    combined: Operator | None,
-    *,
-    provided: bool,
-) -> Iterator[Obstacle]:
-    yield from operator.obstacles
-    if operator.ambiguous is not None and not provided:
-        yield operator.ambiguous
-    whole = combined is not None and operator.computed_from(combined)
-    exact = operator.replaced or whole or (operator.bounded and provided)
-    if operator.inexact is not None and not exact:
-        yield operator.inexact
-    if operator.children and operator.changes(changed):
-        yield from _rule_obstacles(operator, changed, rules, whole=whole, provided=provided)
-    for child in operator.children:
-        yield from _obstacles(child, changed, rules, combined, provided=provided)
-    for subquery in operator.subqueries:
-        yield from _subquery_obstacles(subquery, operator, changed, rules)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judge:
+    """Looks for obstacles; the fields are the parameters of :func:`obstacles`."""
 
+    changed: frozenset[str]
+    rules: frozenset[Rule]
+    combined: Operator | None
+    provided: bool
 
-def _subquery_obstacles(
-    subquery: Operator, reader: Operator, changed: frozenset[str], rules: frozenset[Rule]
-) -> Iterator[Obstacle]:
-    if subquery.reads(changed):
-        yield Obstacle(
-            code=Reason.SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE,
-            text=f"a source of a scalar subquery in {reader.name} changed",
-        )
-    yield from _obstacles(subquery, frozenset(), rules, None, provided=False)
+    def obstacles(
+        self, operator: Operator, *, ruled: bool = True, stored: bool = True
+    ) -> Iterator[Obstacle]:
+        """Yield the obstacles in an operator and below.
 
+        :param ruled: whether its change is computed by its rule, not by comparing all rows of an
+            operator above.
+        :param stored: whether rows that the table stores may be replaced without being recomputed.
+        """
+        derived = self.combined is not None and operator.computed_from(self.combined)
+        compared = not derived and Rule.WHOLE in self.rules and operator.is_compared(self.changed)
+        # Should the value of a subquery differ, all rows are compared.
+        stored = stored and not compared and not operator.has_changed_subqueries(self.changed)
+        yield from operator.obstacles
+        if operator.ambiguous is not None and not self.provided:
+            yield operator.ambiguous
+        exact = derived or (operator.replaced and stored) or (operator.bounded and self.provided)
+        if operator.inexact is not None and not exact:
+            yield operator.inexact
+        if ruled and operator.children and operator.changes(self.changed):
+            yield from self._rule_obstacles(operator, derived=derived, compared=compared)
+        for child in operator.children:
+            yield from self.obstacles(child, ruled=ruled and not compared, stored=stored)
+        for subquery in operator.subqueries:
+            yield from self._subquery_obstacles(subquery, operator)
 
-def _rule_obstacles(
-    operator: Operator,
-    changed: frozenset[str],
-    rules: frozenset[Rule],
-    *,
-    whole: bool,
-    provided: bool,
-) -> Iterator[Obstacle]:
-    needed = {operator.rule}
-    if not whole and any(operator.children[index].changes(changed) for index in operator.keyed_by):
-        if operator.keyless is not None:
-            yield operator.keyless
-        if operator.unless is not None and not provided:
-            yield operator.unless
-        if not operator.replaced:
-            needed.add(Rule.NESTED)
-    for rule in sorted(needed - rules, key=lambda rule: rule.value):
-        yield Obstacle(
-            code=Reason.RULE_DISABLED, text=f"{operator.name} needs rule {rule.value}, which is off"
-        )
+    def _rule_obstacles(
+        self, operator: Operator, *, derived: bool, compared: bool
+    ) -> Iterator[Obstacle]:
+        needed = {operator.rule}
+        if not derived and not compared and operator.changes_by_keys(self.changed):
+            if operator.keyless is not None:
+                yield operator.keyless
+            if operator.unless is not None and not self.provided:
+                yield operator.unless
+            if not operator.replaced:
+                needed.add(Rule.NESTED)
+        for rule in sorted(needed - self.rules, key=lambda rule: rule.value):
+            yield Obstacle(
+                code=Reason.RULE_DISABLED,
+                text=f"{operator.name} needs rule {rule.value}, which is off",
+            )
+
+    def _subquery_obstacles(self, subquery: Operator, reader: Operator) -> Iterator[Obstacle]:
+        known = reader.replaceable and Rule.WHOLE in self.rules
+        if subquery.changes(self.changed) and not known:
+            yield Obstacle(
+                code=Reason.SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE,
+                text=f"a source of a scalar subquery in {reader.name} changed",
+            )
+        yield from self.obstacles(subquery, ruled=False, stored=False)

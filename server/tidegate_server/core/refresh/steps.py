@@ -49,6 +49,8 @@ class ComputeChange(_Step, frozen=True, kw_only=True):
     scope: Scope
     keyed: bool = False
     """Whether rows are recomputed by affected keys."""
+    compared: bool = False
+    """Whether parts of the query are computed before and after the change, and compared."""
 
 
 class CheckRows(_Step, frozen=True, kw_only=True):
@@ -134,9 +136,10 @@ def describe(step: Step) -> str:
         case ReadChange(source=source, before=before, after=after, method=method, rows=rows):
             count = "" if rows is None else f", at most {number_of(rows, 'row')}"
             return f"read the change of {source} from version {before} to {after} ({method}{count})"
-        case ComputeChange(scope=scope, keyed=keyed):
+        case ComputeChange(scope=scope, keyed=keyed, compared=compared):
             keys = "; recompute the rows of affected keys" if keyed else ""
-            return f"compute the change of {scope.value}{keys}"
+            all_ = "; compare all rows before and after where there are no keys" if compared else ""
+            return f"compute the change of {scope.value}{keys}{all_}"
         case CheckRows(with_change=with_change):
             job = ", in the job that computes the change" if with_change else ""
             return f"check for ties, NULLs and large numbers that would make rows ambiguous{job}"

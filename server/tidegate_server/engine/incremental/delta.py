@@ -1,13 +1,15 @@
 """Computes the change of a query's rows from the changes of its sources.
 
 Every operator yields the exact signed change of its rows. Linear ones are applied to the change of
-their inputs. The others recompute all rows with an affected key, which is a key of a changed input
-row: rows with other keys have the same input before and after.
+their inputs. Others recompute all rows with an affected key, which is a key of a changed input
+row: rows with other keys have the same input before and after. Where there are no keys, all rows
+before and after are compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,8 +21,13 @@ from tidegate_server.engine.incremental.analysis.shape import Node
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.keys import Keys, collect_keys, guard_expressions, restrict
 from tidegate_server.engine.incremental.preconditions import Precondition, check_query, require
+from tidegate_server.engine.incremental.subquery_values import Replacements, replace_subqueries
 from tidegate_server.engine.query.catalyst import Catalyst
-from tidegate_server.engine.storage.jvm import items
+from tidegate_server.engine.storage.exact import sum_weights
+from tidegate_server.engine.storage.jvm import items, kind
+
+# Up to this many changed rows are broadcast.
+_FEW = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +65,8 @@ class DeltaBuilder:
 
     :param check: called between steps; raises if the refresh was canceled.
     :param accept: called with the number of affected keys; raises if there are too many.
+    :param resources: resources to release after the commit.
+    :param rows_in_table: their estimated number.
     :param preconditions: satisfied by the rows before the change; required after it, too.
     """
 
@@ -66,25 +75,38 @@ class DeltaBuilder:
     key_limit: int
     check: Callable[[], None]
     accept: Callable[[int], None]
+    resources: ExitStack
+    rows_in_table: int = 0
     preconditions: Sequence[Precondition] = ()
     replaced: Replaced | None = None
     affected: int = 0
-    """The largest number of affected keys of one operator."""
+    """The largest number of affected keys, or of changed rows without keys, of one operator."""
     known: dict[int, Keys] = field(default_factory=dict)
     """Affected keys that are already known, by ``id()`` of the node."""
     pending: list[DataFrame] = field(default_factory=list)
     """Queries of :func:`~.preconditions.check_query` that have not run yet."""
     _before: dict[int, Any] = field(default_factory=dict)
+    _after: dict[int, Any] = field(default_factory=dict)
+    """Plans of rows that are already computed."""
+    _compared: dict[int, Weighted | None] = field(default_factory=dict)
+    _checked: set[int] = field(default_factory=set)
+    _replaced_subqueries: dict[int, Replacements | None] = field(default_factory=dict)
 
     def delta_of(self, node: Node) -> Weighted | None:
         """Return the change of a node's rows; None if there is none.
 
         It is correct only if the checks in ``pending`` succeed.
         """
-        if not node.operator.changes(frozenset(self.changed)):
+        if not self._changes(node):
             return None
         if node.operator.source is not None:
             return self._leaf(node, self.changed[node.operator.source])
+        if node.operator.is_compared(frozenset(self.changed)):
+            return self._compare(node, everywhere=node.kind == "Aggregate")
+        replacements = self._replacements(node)
+        if replacements is not None and not replacements.same:
+            self._accept(self.rows_in_table)
+            return self._compare(node, everywhere=False)
         match node.operator.rule:
             case Rule.LINEAR | Rule.GROUPING_SETS:
                 return self._linear(node)
@@ -116,13 +138,13 @@ class DeltaBuilder:
         catalyst = self.catalyst
         match node.kind:
             case "Project":
-                named = [*items(node.plan.projectList()), change.weight]
+                named = [*items(self._operator(node).projectList()), change.weight]
                 projected = self._as_weighted(catalyst.project(named, change.plan))
                 return replace(projected, few=change.few)
             case "Expand":
                 return self._as_weighted(catalyst.expand(node.plan, change.weight, change.plan))
             case _:  # Filter, Generate: the weight is passed through
-                plan = catalyst.with_children(node.plan, [change.plan])
+                plan = catalyst.with_children(self._operator(node), [change.plan])
                 few = change.few and node.kind == "Filter"
                 return self._reorder(node, Weighted(plan, change.weight, few))
 
@@ -142,34 +164,55 @@ class DeltaBuilder:
     def _products(self, node: Node) -> Sequence[Weighted]:
         """d(L x R) = dL x R after + L before x dR."""
         left, right = node.children
+        # Both first: afterwards, the rows of an operator below may already be known.
+        of_left, of_right = self.delta_of(left), self.delta_of(right)
         parts = []
-        if (change := self.delta_of(left)) is not None:
-            parts.append(self._join(node, change, self._broadcast_few(change), right.plan))
-        if (change := self.delta_of(right)) is not None:
-            parts.append(self._join(node, change, self.before(left), self._broadcast_few(change)))
+        if of_left is not None:
+            few = self._broadcast_few(of_left)
+            parts.append(self._join(node, of_left, few, self.after(right)))
+        if of_right is not None:
+            few = self._broadcast_few(of_right)
+            parts.append(self._join(node, of_right, self.before(left), few))
         return parts
 
     def _one_sided(self, node: Node) -> Weighted | None:
         """Return the change of a join that is linear in one side and keyed by the other."""
         (looked_up,) = node.operator.keyed_by
         kept = 1 - looked_up
+        of_kept = self.delta_of(node.children[kept])
+        of_looked_up = self.delta_of(node.children[looked_up])
         parts = []
-        if (change := self.delta_of(node.children[kept])) is not None:
-            sides = [child.plan for child in node.children]
-            sides[kept] = change.plan
-            parts.append(self._join(node, change, *sides))
-        if (change := self.delta_of(node.children[looked_up])) is not None:
+        if of_kept is not None:
+            sides = [self.after(child) for child in node.children]
+            sides[kept] = of_kept.plan
+            parts.append(self._join(node, of_kept, *sides))
+        if of_looked_up is not None:
             self._add_check(node)
-            keys = self._collect_keys([(node.keys[looked_up], change)])
-            same = self._restrict(node, kept, keys, before=True)
-            after = self._restrict(node, looked_up, keys, before=False)
-            before = self._restrict(node, looked_up, keys, before=True)
+            same, after, before = self._affected_sides(node, of_looked_up)
             for other, sign in ((after, 1), (before, -1)):
                 sides = [same, other] if kept == 0 else [other, same]
-                parts.append(
-                    self._with_weight(node, self.catalyst.with_children(node.plan, sides), sign)
-                )
+                plan = self.catalyst.with_children(self._operator(node), sides)
+                parts.append(self._with_weight(node, plan, sign))
         return self._sum(node, parts)
+
+    def _affected_sides(self, node: Node, change: Weighted) -> tuple[Any, Any, Any]:
+        """Return the previous rows that a one-sided join keeps, restricted to those that a change
+        of the looked-up rows affects, and the looked-up rows after and before it."""
+        (looked_up,) = node.operator.keyed_by
+        kept, other = node.children[1 - looked_up], node.children[looked_up]
+        if node.keys[looked_up]:
+            keys = self._collect_keys([(node.keys[looked_up], change)])
+            return (
+                self._restrict(node, 1 - looked_up, keys, before=True),
+                self._restrict(node, looked_up, keys, before=False),
+                self._restrict(node, looked_up, keys, before=True),
+            )
+        # A row that matches no changed row has the same matches before and after.
+        on = self._operator(node).condition()
+        condition = on.get() if on.isDefined() else None
+        few = self._broadcast_few(change)
+        same = self.catalyst.semi_join(self.before(kept), few, condition)
+        return same, self.after(other), self.before(other)
 
     def _broadcast_few(self, change: Weighted) -> Any:
         """Return a change as a side of a join; Spark would overestimate its size."""
@@ -209,9 +252,12 @@ class DeltaBuilder:
             plans.append(self.catalyst.project(named, change.plan))
         self.check()
         keys = collect_keys(self.catalyst, self.catalyst.union(plans), self.key_limit)
-        self.affected = max(self.affected, keys.count)
-        self.accept(self.affected)
+        self._accept(keys.count)
         return keys
+
+    def _accept(self, affected: int) -> None:
+        self.affected = max(self.affected, affected)
+        self.accept(self.affected)
 
     def _add_check(self, node: Node, keys: Keys | None = None) -> None:
         """Add checks of an operator's preconditions, for affected keys only if they are known."""
@@ -238,18 +284,112 @@ class DeltaBuilder:
         sides = [
             self._restrict(node, index, keys, before=before) for index in range(len(node.children))
         ]
-        return self.catalyst.with_children(node.plan, sides)
+        return self._over(self._operator(node), sides)
 
     def _restrict(self, node: Node, index: int, keys: Keys, *, before: bool) -> Any:
         child = node.children[index]
-        plan = self.before(child) if before else child.plan
+        plan = self.before(child) if before else self.after(child)
         return restrict(self.catalyst, plan, node.keys[index], keys)
 
-    # ---- the sources before ----------------------------------------------------------------
+    # ---- without keys ----------------------------------------------------------------------
+
+    def _compare(self, node: Node, *, everywhere: bool) -> Weighted | None:
+        """Compare all rows of an operator before and after; one Spark action.
+
+        :param everywhere: whether it has a single row, which may affect all rows of the table.
+        """
+        if id(node) not in self._compared:
+            self._compared[id(node)] = self._compare_now(node, everywhere=everywhere)
+        return self._compared[id(node)]
+
+    def _compare_now(self, node: Node, *, everywhere: bool) -> Weighted | None:
+        self._add_checks(node)
+        catalyst, like = self.catalyst, list(items(node.plan.output()))
+        names = [f"c{number}" for number in range(len(like))]
+        parts = [
+            self._with_weight(node, plan, weight).plan
+            for plan, weight in ((self.after(node), 1), (self.before(node), -1))
+        ]
+        both = catalyst.frame(catalyst.union(parts)).toDF(*names, WEIGHT)
+        if everywhere:
+            both = self._persist(both)
+            for known, weight in ((self._after, 1), (self._before, -1)):
+                rows = catalyst.analyzed_plan(both.where(f"{WEIGHT} = {weight}").drop(WEIGHT))
+                known[id(node)] = catalyst.project(self._relabel(rows, like), rows)
+        change = self._persist(sum_weights(both))
+        self.check()
+        count = change.count()
+        if count == 0:
+            return None
+        self._accept(self.rows_in_table if everywhere else count)
+        plan = catalyst.analyzed_plan(change)
+        weight = catalyst.alias(list(items(plan.output()))[-1], WEIGHT)
+        named = [*self._relabel(plan, like), weight]
+        return replace(self._as_weighted(catalyst.project(named, plan)), few=count <= _FEW)
+
+    def _add_checks(self, node: Node) -> None:
+        """Add checks of the preconditions of all changed operators below a node on all rows."""
+        for each in node.all_nodes():
+            if self._changes(each) and id(each) not in self._checked:
+                self._checked.add(id(each))
+                self._add_check(each)
+
+    def _persist(self, frame: DataFrame) -> DataFrame:
+        frame = frame.persist()
+        self.resources.callback(frame.unpersist)
+        return frame
+
+    def _relabel(self, plan: Any, like: Sequence[Any]) -> list[Any]:
+        """Return the first attributes of a plan under the ids of others."""
+        own = list(items(plan.output()))[: len(like)]
+        return [self.catalyst.relabel(a, b) for a, b in zip(own, like, strict=True)]
+
+    def _replacements(self, node: Node) -> Replacements | None:
+        """Return an operator with the values of its subqueries; None if their sources are
+        unchanged."""
+        subqueries = [each for each in node.subqueries if self._changes(each.node)]
+        if not subqueries:
+            return None
+        if id(node) not in self._replaced_subqueries:
+            for each in subqueries:
+                self._add_checks(each.node)
+            self.check()
+            plans = [(each, self.after(each.node), self.before(each.node)) for each in subqueries]
+            found = replace_subqueries(self.catalyst, node, plans)
+            self._replaced_subqueries[id(node)] = found
+        return self._replaced_subqueries[id(node)]
+
+    def _operator(self, node: Node, *, before: bool = False) -> Any:
+        """Return an operator's plan; only its own expressions are those of the version."""
+        found = self._replacements(node)
+        if found is None:
+            return node.plan
+        return found.before if before else found.after
+
+    def _over(self, plan: Any, children: Sequence[Any]) -> Any:
+        """Return an operator over other inputs."""
+        if kind(plan) == "GlobalLimit":
+            children = [self.catalyst.with_children(plan.child(), children)]
+        return self.catalyst.with_children(plan, children)
+
+    def _changes(self, node: Node) -> bool:
+        return node.operator.changes(frozenset(self.changed))
+
+    # ---- the rows after and before ---------------------------------------------------------
+
+    def after(self, node: Node) -> Any:
+        """Return a node's plan over its sources' rows after the change."""
+        if not self._changes(node) or node.operator.source is not None:
+            return node.plan
+        if id(node) in self._after:
+            return self._after[id(node)]
+        plan, children = self._operator(node), [self.after(child) for child in node.children]
+        unknown = all(a is b.plan for a, b in zip(children, node.children, strict=True))
+        return node.plan if unknown and plan is node.plan else self._over(plan, children)
 
     def before(self, node: Node) -> Any:
         """Return a node's plan over its sources' rows before the change."""
-        if not node.operator.changes(frozenset(self.changed)):
+        if not self._changes(node):
             return node.plan
         if id(node) not in self._before:
             self._before[id(node)] = self._rebuild(node)
@@ -259,7 +399,7 @@ class DeltaBuilder:
         source = node.operator.source
         if source is None:
             children = [self.before(child) for child in node.children]
-            return self.catalyst.with_children(node.plan, children)
+            return self._over(self._operator(node, before=True), children)
         plan = self.catalyst.analyzed_plan(self.changed[source].before())
         columns = {str(a.name()): a for a in items(plan.output())}
         named = [
@@ -271,7 +411,7 @@ class DeltaBuilder:
     # ---- weights ---------------------------------------------------------------------------
 
     def _join(self, node: Node, change: Weighted, left: Any, right: Any) -> Weighted:
-        plan = self.catalyst.with_children(node.plan, [left, right])
+        plan = self.catalyst.with_children(self._operator(node), [left, right])
         return self._reorder(node, Weighted(plan, change.weight))
 
     def _with_weight(self, node: Node, plan: Any, weight: int) -> Weighted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -20,7 +20,7 @@ from tidegate_server.core.refresh.eligibility import (
 )
 from tidegate_server.core.refresh.request import RefreshOrder, RefreshPolicy
 from tidegate_server.engine.incremental.aggregate_state import Totals
-from tidegate_server.engine.incremental.analysis.shape import incomparable_columns
+from tidegate_server.engine.incremental.analysis.shape import Node, incomparable_columns
 from tidegate_server.engine.incremental.changes import Change, source_change
 from tidegate_server.engine.incremental.preconditions import OBSTACLES
 from tidegate_server.engine.incremental.query import Query, estimated_rows
@@ -87,6 +87,8 @@ class Continuation:
     """Why they cannot; replaces the operators' obstacles."""
     preconditions: RowPreconditions | None = None
     """The recorded result, if the query has preconditions."""
+    recordable: bool = False
+    """Whether a full refresh would record totals, from which later ones continue."""
 
 
 def gather(
@@ -101,7 +103,7 @@ def gather(
     """Return the findings at the versions that ``tables`` pinned; starts no Spark job."""
     changes = _read_changes(spark, format, tables, last.record.vector)
     changed = {id_: c for id_, c in changes.items() if c.method is not ChangeMethod.UNCHANGED}
-    leaves = [n for n in query.shape.nodes() if n.operator.source in changed]
+    leaves = [n for n in query.shape.all_nodes() if n.operator.source in changed]
     sizes = [(str(leaf.operator.source), estimated_rows(spark, leaf.plan)) for leaf in leaves]
     largest = dict(sizes)
     return Findings(
@@ -119,13 +121,29 @@ def gather(
 
 
 def continuation_of(
-    order: RefreshOrder, query: Query, record: CommitRecord, frozen_at: datetime | None
+    order: RefreshOrder,
+    query: Query,
+    record: CommitRecord,
+    frozen_at: datetime | None,
+    changed: frozenset[str] = frozenset(),
 ) -> Continuation:
-    """Return how a refresh may continue from the last commit's record."""
+    """Return how a refresh may continue from the last commit's record.
+
+    :param changed: the table ids of the sources whose rows changed.
+    """
     state, totals, first, obstacle, preconditions = record.incremental, None, None, None, None
-    if not isinstance(state, TooManyGroups) and adds_up(order):
+    if (
+        query.totals is not None
+        and not isinstance(state, TooManyGroups)
+        and adds_up(order)
+        and not _reads_other_values(query.shape, query.totals.node, changed)
+    ):
         totals = query.totals
-    if query.first is not None and merges(order, frozen_at):
+    if (
+        query.first is not None
+        and merges(order, frozen_at)
+        and not _reads_other_values(query.shape, query.first.node, changed)
+    ):
         if state in (Boundary.COMPLETE, Boundary.DISTINCT):
             first = query.first
         else:
@@ -136,7 +154,13 @@ def continuation_of(
             obstacle = _UNKNOWN_ROWS
         elif preconditions is not RowPreconditions.SATISFIED:
             obstacle = OBSTACLES[preconditions]
-    return Continuation(totals=totals, first=first, obstacle=obstacle, preconditions=preconditions)
+    return Continuation(
+        totals=totals,
+        first=first,
+        obstacle=obstacle,
+        preconditions=preconditions,
+        recordable=totals is not None,
+    )
 
 
 def evidence_of(
@@ -148,19 +172,26 @@ def evidence_of(
 ) -> Evidence:
     """Return the evidence for a refresh that continues in this way."""
     changed = findings.changed
-    keyed = _is_keyed(query, changed)
-    stored = query.algebra is not None and _is_query(order, frozen_at)
+    keyed = _is_keyed(query, changed, continuation)
+    algebra = query.algebra
+    stored = (
+        algebra is not None
+        and _is_query(order, frozen_at)
+        and not _reads_other_values(query.shape, algebra.node, changed)
+    )
     recorded = continuation.totals is not None
     leading = continuation.first is not None
+    reread = tuple(_reread_nodes(query, changed, continuation))
     added = all(findings.changes[id_].method is ChangeMethod.APPENDED for id_ in changed)
     found = list(findings.obstacles)
-    if not added or leading or keyed:
+    if not added or leading or keyed or reread:
         found += incomparable_columns(query.shape)
     found += _operator_obstacles(order, query, changed, continuation)
     return Evidence(
         changes=tuple(_as_source_change(change) for change in findings.changes.values()),
         obstacles=tuple(found),
-        appends=added and not keyed and not leading,
+        appends=added and not leading and not reread and _is_linear(query, changed),
+        rereading=bool(reread),
         keyed=keyed,
         leading=leading,
         algebraic=keyed and adds_up(order) and (stored or recorded),
@@ -169,6 +200,7 @@ def evidence_of(
         rows_in_sources=query.rows,
         rows_in_changed=findings.rows_in_changed,
         rows_guessed=findings.rows_guessed,
+        rows_reread=sum(query.rows_of(node) for node in reread),
         rows_in_table=findings.rows_in_table,
         cores=findings.cores,
     )
@@ -230,10 +262,13 @@ def _operator_obstacles(
     order: RefreshOrder, query: Query, changed: frozenset[str], continuation: Continuation
 ) -> tuple[Obstacle, ...]:
     follows = continuation.first or continuation.totals
+    rules = _rules(order)
+    if follows is None and continuation.recordable:
+        rules -= {Rule.WHOLE}  # one full refresh makes the next ones cheap
     found = obstacles(
         query.shape.operator,
         changed,
-        _rules(order),
+        rules,
         combined=None if follows is None else follows.node.operator,
         provided=continuation.preconditions is RowPreconditions.SATISFIED,
     )
@@ -242,13 +277,51 @@ def _operator_obstacles(
     return found
 
 
-def _is_keyed(query: Query, changed: frozenset[str]) -> bool:
-    """Say whether rows are found by affected keys."""
+def _is_keyed(query: Query, changed: frozenset[str], continuation: Continuation) -> bool:
+    """Say whether rows are found by affected keys, or follow from recorded totals."""
+    follows = continuation.first or continuation.totals
     return any(
         node.operator.children[index].changes(changed)
         for node in query.shape.nodes()
         for index in node.operator.keyed_by
+        if node.keys[index]
+        or (follows is not None and node.operator.computed_from(follows.node.operator))
     )
+
+
+def _is_linear(query: Query, changed: frozenset[str]) -> bool:
+    """Say whether added rows of the sources only add rows."""
+    return not any(
+        node.operator.changes_by_keys(changed) or node.operator.has_changed_subqueries(changed)
+        for node in query.shape.nodes()
+    )
+
+
+def _reads_other_values(shape: Node, node: Node, changed: frozenset[str]) -> bool:
+    """Say whether an operator or one above it may use another value of a subquery."""
+    return any(
+        each.operator.computed_from(node.operator) and each.operator.has_changed_subqueries(changed)
+        for each in shape.nodes()
+    )
+
+
+def _reread_nodes(
+    query: Query, changed: frozenset[str], continuation: Continuation
+) -> Iterator[Node]:
+    """Yield the topmost operators and the subqueries whose sources are read at both versions,
+    because there are no keys."""
+    follows = continuation.first or continuation.totals
+    pending = [query.shape] if follows is None else [*follows.node.children]
+    while pending:
+        node = pending.pop()
+        operator = node.operator
+        if not operator.changes(changed):
+            continue
+        if operator.changes_by_keys(changed) and not any(node.keys):
+            yield node
+            continue
+        yield from (s.node for s in node.subqueries if s.node.operator.changes(changed))
+        pending += node.children
 
 
 def _is_query(order: RefreshOrder, frozen_at: datetime | None) -> bool:

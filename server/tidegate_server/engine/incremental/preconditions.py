@@ -26,7 +26,7 @@ from tidegate_server.engine.incremental.analysis.classify import (
     shared_groups,
 )
 from tidegate_server.engine.incremental.analysis.functional_dependencies import PASSING, conjuncts
-from tidegate_server.engine.incremental.analysis.shape import NULLS, Node
+from tidegate_server.engine.incremental.analysis.shape import NULLS, Node, cut_of
 from tidegate_server.engine.incremental.analysis.windows import window_functions
 from tidegate_server.engine.query.catalyst import Catalyst, expression_id
 from tidegate_server.engine.storage.commit_record import RowPreconditions
@@ -91,11 +91,13 @@ class Untied:
     """The number of rows kept per partition; None for all."""
     numbered: bool = True
     """Whether the numbers of the kept rows matter."""
+    ordered: Node | None = None
+    """The ORDER BY of a LIMIT or OFFSET, whose input the rows are."""
 
     @property
     def input(self) -> Any:
         """The plan of the rows."""
-        return self.node.plan.child()
+        return (self.ordered or self.node).plan.child()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,13 +133,12 @@ Precondition = Untied | NeverNull | Bounded
 
 def preconditions_of(shape: Node, catalyst: Catalyst) -> tuple[Precondition, ...]:
     """Return the preconditions on the rows of a query."""
-    live = frozenset(map(expression_id, items(shape.plan.output())))
     summed = (
         Bounded(node=node, values=tuple(_averaged_values(node)))
-        for node in shape.nodes()
+        for node in shape.all_nodes()
         if node.operator.bounded and not node.operator.replaced
     )
-    return (*_below(shape, live, {}, catalyst), *summed)
+    return (*_in_query(shape, catalyst), *summed)
 
 
 def check_rows(
@@ -192,15 +193,25 @@ def directions(orders: Sequence[Any], prefix: str) -> Iterator[Column]:
 # ---- finding preconditions -----------------------------------------------------------------------
 
 
+def _in_query(shape: Node, catalyst: Catalyst) -> Iterator[Precondition]:
+    """Yield the preconditions on the order of rows, and on NULL, of a query or subquery."""
+    live = frozenset(map(expression_id, items(shape.plan.output())))
+    return _below(shape, live, {}, catalyst)
+
+
 def _below(node: Node, live: Live, cuts: Cuts, catalyst: Catalyst) -> Iterator[Precondition]:
     if node.operator.unless is not None:
         yield NeverNull(node=node, value=node.keys[1][0])
     if node.operator.ambiguous is not None:
-        yield from (
-            _window_ties(node, live, cuts)
-            if node.kind == "Window"
-            else _choice_ties(node, catalyst)
-        )
+        match node.kind:
+            case "Window":
+                yield from _window_ties(node, live, cuts)
+            case "GlobalLimit" | "Offset":
+                yield from _cut_ties(node, live)
+            case _:
+                yield from _choice_ties(node, catalyst)
+    for subquery in node.subqueries:
+        yield from _in_query(subquery.node, catalyst)
     used, kept = _used_attributes(node, live, cuts)
     for child in node.children:
         output = frozenset(map(expression_id, items(child.plan.output())))
@@ -290,6 +301,25 @@ def _numbers_rows(window: Any) -> bool:
     (named,) = items(window.windowExpressions())
     call = named.child() if kind(named) == "Alias" else named
     return kind(call) == "WindowExpression" and kind(call.windowFunction()) == "RowNumber"
+
+
+def _cut_ties(node: Node, live: Live) -> Iterator[Untied]:
+    """Rows that tie where LIMIT or OFFSET cuts are selected arbitrarily."""
+    cut = cut_of(node)
+    if cut is None or cut.place == 0:
+        return
+    for projection in cut.passed:
+        live, _ = _used_attributes(projection, live, {})
+    sort = cut.sort
+    yield Untied(
+        node=node,
+        partition=(),
+        order=tuple(items(sort.plan.order())),
+        told=tuple(a for a in items(sort.plan.child().output()) if expression_id(a) in live),
+        places=cut.place,
+        numbered=False,
+        ordered=sort,
+    )
 
 
 def _choice_ties(node: Node, catalyst: Catalyst) -> Iterator[Untied]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.reasons import Reason
-from tidegate_server.core.refresh.eligibility import Obstacle, Operator, obstacles
+from tidegate_server.core.refresh.eligibility import ALL_RULES, Obstacle, Operator, Rule, obstacles
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.incremental.aggregate_state import Totals, read_totals
 from tidegate_server.engine.incremental.analysis.shape import Node, read_shape
@@ -49,8 +49,17 @@ class Query:
     """Preconditions of incremental refreshes on its rows."""
     fingerprint: str
     """Changes when the query, a view, function or source of it, or a setting changes."""
-    rows: int
-    """Estimated number of rows of its sources."""
+    sizes: Mapping[int, int]
+    """The estimated rows of each stored leaf, by ``id()`` of the node."""
+
+    @property
+    def rows(self) -> int:
+        """Estimated number of rows of its sources."""
+        return sum(self.sizes.values())
+
+    def rows_of(self, node: Node) -> int:
+        """Return the estimated number of rows of the sources below a node."""
+        return sum(self.sizes.get(id(each), 0) for each in node.all_nodes())
 
     @property
     def stable(self) -> bool:
@@ -78,10 +87,9 @@ def read_query(
             read, types, versions, catalyst, tables.format.sources, files=tables.fingerprints
         )
         shape = _with_obstacles(simple.obstacles, shape)
+        shape, first = _with_first_rows(shape, read_first_rows(shape, types, catalyst))
         algebra = read_algebra(shape, types, catalyst)
         totals = _choose_totals(read_totals(shape, catalyst), shape) if algebra is None else None
-        first = read_first_rows(shape, types, catalyst)
-        first = first if first is not None and _follows(first, shape) else None
         following = totals or first
         combined = None if following is None else following.node.operator
         preconditions = () if _is_hindered(shape, combined) else preconditions_of(shape, catalyst)
@@ -95,8 +103,8 @@ def read_query(
     text_of_plan = _without_versions(catalyst.text(plan), tables.read_snapshots())
     facts = [text_of_plan, *_sources(shape, tables), *_settings(order, spark)]
     fingerprint = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
-    leaves = [node for node in shape.nodes() if not node.children]
-    stored = [n.plan for n in leaves if n.operator.source or reads_plain_files(spark, n.plan)]
+    leaves = [node for node in shape.all_nodes() if not node.children]
+    stored = [n for n in leaves if n.operator.source or reads_plain_files(spark, n.plan)]
     return Query(
         text=text,
         shape=shape,
@@ -105,8 +113,17 @@ def read_query(
         first=first,
         preconditions=preconditions,
         fingerprint=fingerprint,
-        rows=sum(estimated_rows(spark, each) for each in stored),
+        sizes={id(each): estimated_rows(spark, each.plan) for each in stored},
     )
+
+
+def _with_first_rows(
+    shape: Node, found: tuple[Node, FirstRows] | None
+) -> tuple[Node, FirstRows | None]:
+    """Return the shape to use, and the first rows that are merged with the table's, if any."""
+    if found is None or not _follows(found[1], found[0]):
+        return shape, None
+    return found
 
 
 def _choose_totals(found: Iterable[Totals], shape: Node) -> Totals | None:
@@ -116,9 +133,10 @@ def _choose_totals(found: Iterable[Totals], shape: Node) -> Totals | None:
     full refreshes would compute it for many groups in vain.
     """
     sources = frozenset(str(node.operator.source) for node in shape.nodes())
+    rules = ALL_RULES - {Rule.WHOLE}  # reads the sources twice, which the state avoids
 
     def hinders(combined: Operator | None) -> bool:
-        return bool(obstacles(shape.operator, sources, combined=combined, provided=True))
+        return bool(obstacles(shape.operator, sources, rules, combined=combined, provided=True))
 
     keyed = not hinders(None)
     possible = [each for each in found if _follows(each, shape) and (each.topmost or not keyed)]

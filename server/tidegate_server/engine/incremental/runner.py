@@ -154,6 +154,8 @@ class StepRunner:
             key_limit=_KEY_LIMIT,
             check=self.context.check,
             accept=self._accept,
+            resources=self.context.resources,
+            rows_in_table=self.evidence.rows_in_table,
             preconditions=self.context.query.preconditions,
         )
 
@@ -238,7 +240,8 @@ class StepRunner:
             if builder.replaced is not None:
                 rows = rows.unionAll(self._replaced_rows(builder.replaced))
             self.diff = rows
-        self._accept(builder.affected if self.evidence.keyed else None)
+        counted = self.evidence.keyed or self.evidence.rereading
+        self._accept(builder.affected if counted else None)
 
     def _node(self, scope: Scope) -> Node:
         """Return the operator whose rows change."""

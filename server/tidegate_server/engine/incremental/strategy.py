@@ -65,7 +65,7 @@ def prepare(context: RefreshContext, tables: Tables, full: RefreshPlan) -> Incre
     """
     order, query, last, frozen_at = context.order, context.query, context.last, context.frozen_at
     findings = gather(order, context.spark, context.format, tables, query, last, frozen_at)
-    continuation = continuation_of(order, query, last.record, frozen_at)
+    continuation = continuation_of(order, query, last.record, frozen_at, findings.changed)
     evidence = evidence_of(order, query, findings, continuation, frozen_at)
     started = time.monotonic()
     try:
@@ -74,6 +74,7 @@ def prepare(context: RefreshContext, tables: Tables, full: RefreshPlan) -> Incre
         again = Continuation(
             obstacle=failed.obstacle,
             preconditions=failed.broken or continuation.preconditions,
+            recordable=continuation.recordable,
         )
         lost = _attempt(evidence, started)
         evidence = evidence_of(order, query, findings, again, frozen_at)

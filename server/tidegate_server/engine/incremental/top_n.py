@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, Window
@@ -34,6 +34,11 @@ TIES = Obstacle(
 LEFT = Obstacle(
     code=Reason.ROWS_LEFT_LIMIT,
     text="rows left those that LIMIT keeps, and which ones follow is not in the table",
+)
+_UNKNOWN = Obstacle(
+    code=Reason.OPERATOR_NOT_INCREMENTALIZABLE,
+    text="LIMIT at the end of the query is only incremental if its rows are merged with the "
+    "table's",
 )
 
 _MOST_ROWS = 10_000
@@ -81,8 +86,9 @@ class Merged:
 
 def read_first_rows(
     shape: Node, table_types: Sequence[str], catalyst: Catalyst
-) -> FirstRows | None:
-    """Return the ORDER BY with LIMIT that ends a query; None if there is none.
+) -> tuple[Node, FirstRows] | None:
+    """Return the ORDER BY with LIMIT that ends a query, and the shape in which it is merged with
+    the stored rows; None if there is none.
 
     :param table_types: the types of the table's columns.
     """
@@ -93,7 +99,7 @@ def read_first_rows(
             above.append(node.plan)
         trace = trace_through(node.plan, trace)
         (node,) = node.children
-    if node.operator.rule is not Rule.LIMIT:
+    if node.operator.rule is not Rule.LIMIT or node.kind != "GlobalLimit":
         return None
     (below,) = node.children
     sort = below
@@ -110,7 +116,8 @@ def read_first_rows(
     number = int(count.value())
     if not (read.keys() <= held and 0 < number <= _MOST_ROWS):
         return None
-    return FirstRows(
+    shape, node = _merge_limit(shape, node)
+    return shape, FirstRows(
         node=node,
         below=below,
         above=tuple(above),
@@ -118,6 +125,22 @@ def read_first_rows(
         columns=tuple((attribute, trace[id_]) for id_, attribute in read.items()),
         count=number,
     )
+
+
+def _merge_limit(shape: Node, limit: Node) -> tuple[Node, Node]:
+    """Return a shape whose LIMIT at the end is merged with the stored rows, and that LIMIT.
+
+    Its rows at both versions are not compared, and rows need not differ: both are recorded.
+    """
+    if shape is limit:
+        operator = replace(
+            shape.operator, keyed_by=(), keyless=None, whole=False, ambiguous=None, inexact=_UNKNOWN
+        )
+        merged = replace(shape, operator=operator)
+        return merged, merged
+    child, merged = _merge_limit(shape.children[0], limit)
+    operator = replace(shape.operator, children=(child.operator,))
+    return replace(shape, operator=operator, children=(child,)), merged
 
 
 def _aliases(plan: Any) -> Iterator[Any]:

@@ -38,11 +38,14 @@ class Way(Enum):
     """The change removes and adds rows."""
     RECOMPUTE = "RECOMPUTE"
     """The rows of some keys are recomputed from the sources."""
+    REREAD = "REREAD"
+    """Parts of the query are computed at both versions, and compared."""
 
 
 _WAYS: Mapping[str, Way] = {
     Reason.ROWS_APPENDED: Way.APPEND,
     Reason.KEYS_AFFECTED: Way.RECOMPUTE,
+    Reason.SOURCES_REREAD: Way.REREAD,
 }
 
 
@@ -71,6 +74,7 @@ _PRICES = {
     Way.APPEND: Price(fixed=0.45, read=0.3e-6, changed=0.0, written=0.3e-6),
     Way.REWRITE: Price(fixed=1.1, read=0.15e-6, changed=1.7e-6, written=4.0e-6),
     Way.RECOMPUTE: Price(fixed=1.9, read=0.2e-6, changed=1.7e-6, written=60.0e-6),
+    Way.REREAD: Price(fixed=1.9, read=0.15e-6, changed=1.7e-6, written=10.0e-6),
 }
 
 

@@ -36,6 +36,9 @@ from tidegate_server.engine.storage.commit_record import RecordedRefresh
 _LARGEST_CHANGE = 0.25
 _FEW = 50_000
 _MOST_KEYS = 0.10
+# Where all rows at both versions are compared, each row costs twice what it costs in a full
+# refresh, which is twice the price of a row that is only looked up; one of these is counted anyway.
+_REREAD = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,8 @@ class Evidence:
     """Whether rows are only added, without reading the existing ones."""
     keyed: bool = False
     """Whether rows are found by affected keys."""
+    rereading: bool = False
+    """Whether parts of the query are computed at both versions, for lack of keys."""
     algebraic: bool = False
     """Whether the rows of affected keys follow from the change alone."""
     recorded: bool = False
@@ -62,6 +67,8 @@ class Evidence:
     rows_guessed: int = 0
     """Changed rows of sources whose commits do not count them, such as INSERT OVERWRITE: estimated
     from file sizes, or all rows of the source."""
+    rows_reread: int = 0
+    """Rows of the sources of these parts."""
     rows_in_table: int = 0
     affected_keys: int | None = None
     """None before they are counted."""
@@ -344,9 +351,13 @@ def incremental_work(evidence: Evidence) -> tuple[Way, Work]:
         read += unchanged + evidence.rows_in_table
     elif not evidence.appends:
         read += evidence.rows_in_sources
-    written = evidence.affected_keys if evidence.keyed else evidence.rows_changed
+    read += _REREAD * evidence.rows_reread
+    counted = evidence.keyed or evidence.rereading
+    written = evidence.affected_keys if counted else evidence.rows_changed
     if evidence.appends:
         way = Way.APPEND
+    elif evidence.rereading:
+        way = Way.REREAD
     elif evidence.keyed and not evidence.algebraic:
         way = Way.RECOMPUTE
     else:
@@ -404,6 +415,9 @@ def _reason_for_incremental(evidence: Evidence) -> tuple[Reason, str]:
     shown = ", ".join(moved) or "no source rows changed"
     if evidence.appends:
         return Reason.ROWS_APPENDED, f"adds rows for {shown}"
+    if evidence.rereading:
+        text = f"computes parts of the query before and after the change of {shown}"
+        return Reason.SOURCES_REREAD, text
     if evidence.algebraic:
         return Reason.GROUPS_COMBINED, f"adds up the stored groups and {shown}"
     merged = ", merged with the first rows" if evidence.leading else ""

@@ -36,7 +36,11 @@ def incremental_steps(order: RefreshOrder, evidence: Evidence) -> tuple[Step, ..
         if change.method is not ChangeMethod.UNCHANGED
     )
     scope, derive, commit = _derivation(order, evidence)
-    compute = ComputeChange(scope=scope, keyed=evidence.keyed and scope is not Scope.GROUPED)
+    compute = ComputeChange(
+        scope=scope,
+        keyed=evidence.keyed and scope is not Scope.GROUPED,
+        compared=evidence.rereading,
+    )
     check = [CheckRows(with_change=scope is Scope.QUERY)] if evidence.conditional else []
     return (*reads, compute, *check, *derive, commit)
 

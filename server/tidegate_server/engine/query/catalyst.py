@@ -140,8 +140,8 @@ class Catalyst:
         strategy = scala_object(self._jvm, "org.apache.spark.sql.catalyst.plans.logical.BROADCAST")
         return hints.ResolvedHint(plan, hints.HintInfo(self._jvm.scala.Option.apply(strategy)))
 
-    def semi_join(self, left: Any, right: Any, condition: Any) -> Any:
-        """Return a left semi join."""
+    def semi_join(self, left: Any, right: Any, condition: Any | None) -> Any:
+        """Return a left semi join; without a condition every row on the right matches."""
         hint = self._logical.JoinHint.NONE()
         option = self._jvm.scala.Option
         return self._logical.Join(
@@ -154,6 +154,10 @@ class Catalyst:
         return self._logical.LocalRelation(
             self.seq(attributes), sequence, False, self._jvm.scala.Option.empty()
         )
+
+    def one_row(self) -> Any:
+        """Return a relation of one row without columns."""
+        return self._logical.OneRowRelation()
 
     def _join_type(self, name: str) -> Any:
         return self._plans.JoinType.apply(name)
@@ -192,6 +196,13 @@ class Catalyst:
     def field(self, struct: Any, index: int) -> Any:
         """Return a field of a struct; NULL if the struct is NULL."""
         return self.expressions.GetStructField(struct, index, self._jvm.scala.Option.empty())
+
+    def scalar_subquery(self, plan: Any) -> Any:
+        """Return the only column of the only row of a plan; NULL if it has no row."""
+        none = self._jvm.scala.Option.empty()
+        return self.expressions.ScalarSubquery(
+            plan, self.seq([]), self._new_id(), self.seq([]), none, none, none
+        )
 
     def in_set(self, expression: Any, values: Any) -> Any:
         """Return ``expression IN (values)`` for an array of Catalyst values."""

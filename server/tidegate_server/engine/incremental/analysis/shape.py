@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegate_server.core.model.names import TableName
@@ -23,6 +23,7 @@ from tidegate_server.engine.incremental.analysis.functional_dependencies import 
     PASSING,
     ROW_WISE,
     equated_pairs,
+    is_fixed_by,
     null_aware_pair,
 )
 from tidegate_server.engine.incremental.analysis.windows import (
@@ -30,7 +31,7 @@ from tidegate_server.engine.incremental.analysis.windows import (
     window_refusals,
     window_ties,
 )
-from tidegate_server.engine.query.catalyst import Catalyst, expression_id
+from tidegate_server.engine.query.catalyst import Catalyst, descend, expression_id
 from tidegate_server.engine.query.plans import SQL_KEYWORDS
 from tidegate_server.engine.statement.survey import readings_of
 from tidegate_server.engine.storage.base import ReadVersion, SourceFormat
@@ -54,6 +55,10 @@ NULLS = Obstacle(
 _CORRUPT = "spark.sql.columnNameOfCorruptRecord"
 _CORRUPT_OPTION = "columnnameofcorruptrecord"
 
+_CUTS: Mapping[str, str] = {"GlobalLimit": "LIMIT", "Offset": "OFFSET"}
+_SUBQUERIES = frozenset({"Exists", "LateralSubquery", "ListQuery", "ScalarSubquery"})
+_REPLACEABLE = frozenset({"Project", "Filter", "Aggregate", "Join"})
+
 Trace = Mapping[int, int]
 """Maps the id of an attribute to the table's column that it becomes unchanged."""
 
@@ -69,6 +74,8 @@ class Node:
     """For each child the key expressions over its attributes; those of two children correspond."""
     columns: tuple[int, ...] = ()
     """The table's column of each key, if the operator's rows are replaced by key."""
+    subqueries: tuple[Subquery, ...] = ()
+    """Those in the operator's expressions."""
 
     @property
     def kind(self) -> str:
@@ -80,6 +87,51 @@ class Node:
         yield self
         for child in self.children:
             yield from child.nodes()
+
+    def all_nodes(self) -> Iterator[Node]:
+        """Yield this node, all below, and those of subqueries."""
+        yield self
+        for below in (*self.children, *(subquery.node for subquery in self.subqueries)):
+            yield from below.all_nodes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subquery:
+    """A subquery in an operator's expression."""
+
+    expression: Any
+    node: Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """The rows that LIMIT or OFFSET selects by their place in an order."""
+
+    sort: Node
+    """The ORDER BY."""
+    passed: tuple[Node, ...]
+    """The projections between the ORDER BY and the cut, from the cut down."""
+    place: int
+    """The number of rows before the cut."""
+
+
+def cut_of(node: Node) -> Cut | None:
+    """Return where a LIMIT or OFFSET cuts; None if its input has no order."""
+    limit = node.plan.limitExpr() if node.kind == "GlobalLimit" else node.plan.offsetExpr()
+    counts, passed = [limit], []
+    (below,) = node.children
+    while below.kind in {"Project", "Offset"}:
+        if below.kind == "Project":
+            passed.append(below)
+        else:
+            counts.append(below.plan.offsetExpr())
+        (below,) = below.children
+    if below.kind != "Sort" or not getattr(below.plan, "global")():
+        return None
+    if any(kind(count) != "Literal" for count in counts):
+        return None
+    place = sum(int(count.value()) for count in counts)
+    return Cut(sort=below, passed=tuple(passed), place=place)
 
 
 def read_shape(
@@ -152,7 +204,9 @@ class _Reader:
             case "Intersect" | "Except":
                 return self._set_operation(plan)
             case "GlobalLimit" if kind(plan.child()) == "LocalLimit":
-                return self._limit(plan)
+                return self._cut(plan, plan.child().child())
+            case "Offset":
+                return self._cut(plan, plan.child())
         return self._unknown(plan)
 
     # ---- leaves ----------------------------------------------------------------------------
@@ -232,12 +286,19 @@ class _Reader:
         if not pairs and (pair := null_aware_pair(plan.condition(), left, right)) is not None:
             pairs, unless = [pair], NULLS if any(bool(e.nullable()) for e in pair) else None
         keys = (tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
-        keyless = Obstacle(
-            code=Reason.JOIN_WITHOUT_EQUALITY,
-            text=f"a {join} join has no equality of columns to find affected rows by",
-        )
+        keyless = None
+        if len(keyed_by) > 1:  # else affected rows are found by the condition
+            text = f"a {join} join has no equality of columns to find affected rows by"
+            keyless = Obstacle(code=Reason.JOIN_WITHOUT_EQUALITY, text=text)
         return self._node(
-            plan, rule, children, keyed_by=keyed_by, keys=keys, keyless=keyless, unless=unless
+            plan,
+            rule,
+            children,
+            keyed_by=keyed_by,
+            keys=keys,
+            keyless=keyless,
+            whole=True,
+            unless=unless,
         )
 
     def _aggregate(self, plan: Any, trace: Trace | None) -> Node:
@@ -259,6 +320,8 @@ class _Reader:
             functions,
             [],
             choice_obstacle(functions),
+            whole=bool(plan.groupingExpressions().isEmpty()),
+            checked=trace is None,
         )
 
     def _window(self, plan: Any, trace: Trace | None) -> Node:
@@ -279,6 +342,9 @@ class _Reader:
             list(window_functions(plan)),
             list(window_refusals(plan)),
             window_ties(plan),
+            whole=not partition,
+            # Above an aggregate, it may be computed from recorded totals, without a check.
+            checked=trace is None or all(n.kind != "Aggregate" for n in children[0].nodes()),
         )
 
     def _distinct(self, plan: Any, trace: Trace | None) -> Node:
@@ -304,12 +370,34 @@ class _Reader:
             plan, Rule.SET_OPERATION, children, keyed_by=(0, 1), keys=keys, keyless=keyless
         )
 
-    def _limit(self, plan: Any) -> Node:
-        """Read a LIMIT, which is incremental only after ORDER BY at the end of the query."""
-        children = (self.read(plan.child().child(), None),)
-        text = "LIMIT is only incremental after ORDER BY at the end of the query"
-        refused = Obstacle(code=Reason.OPERATOR_NOT_INCREMENTALIZABLE, text=text)
-        return self._node(plan, Rule.LIMIT, children, inexact=refused)
+    def _cut(self, plan: Any, below: Any) -> Node:
+        """Read a LIMIT or OFFSET, which is incremental only after ORDER BY."""
+        word = _CUTS[kind(plan)]
+        children = (self.read(below, None),)
+        node = self._node(plan, Rule.LIMIT, children)
+        refused = Obstacle(
+            code=Reason.OPERATOR_NOT_INCREMENTALIZABLE,
+            text=f"{word} is only incremental after ORDER BY",
+        )
+        cut = cut_of(node)
+        if cut is None:
+            return replace(node, operator=replace(node.operator, inexact=refused))
+        order = (each.child() for each in items(cut.sort.plan.order()))
+        known = [each for each in order if kind(each) == "AttributeReference"]
+        ambiguous = None
+        if cut.place and not is_fixed_by(cut.sort.plan.child(), known):
+            text = f"rows tie where {word} cuts, so that any may be left"
+            ambiguous = Obstacle(code=Reason.ORDER_NOT_UNIQUE, text=text)
+        return self._node(
+            plan,
+            Rule.LIMIT,
+            children,
+            keyed_by=(0,),
+            keys=((),),
+            keyless=refused,
+            whole=True,
+            ambiguous=ambiguous,
+        )
 
     def _unknown(self, plan: Any) -> Node:
         children = tuple(self.read(child, None) for child in items(plan.children()))
@@ -338,12 +426,17 @@ class _Reader:
         functions: Sequence[Any],
         refused: Sequence[Obstacle],
         ambiguous: Obstacle | None = None,
+        *,
+        whole: bool = False,
+        checked: bool = False,
     ) -> Node:
         """Return a node whose rows are recomputed by some of its keys.
 
         Any subset of the keys is correct. Keys that are columns of the table are best; but fields
         of a struct, such as the start of a time window, are far more selective, and are used if
         recomputed rows are exact.
+
+        :param checked: whether the size of averaged numbers is checked if there are no keys.
         """
         inexact = rounding_obstacle(functions)
         others = (each for each in functions if not averages_whole(each))
@@ -360,10 +453,12 @@ class _Reader:
             keys=(tuple(chosen),),
             keyless=keyless,
             inexact=inexact,
-            bounded=bool(inexact and chosen) and rounding_obstacle(others) is None,
+            bounded=bool(inexact and (chosen or (whole and checked)))
+            and rounding_obstacle(others) is None,
             columns=tuple(column for _, column in traced),
             refused=refused,
             ambiguous=ambiguous,
+            whole=whole,
         )
 
     def _fields(self, key: Any) -> Iterator[Any]:
@@ -381,6 +476,7 @@ class _Reader:
         keyed_by: tuple[int, ...] = (),
         keys: tuple[tuple[Any, ...], ...] = (),
         keyless: Obstacle | None = None,
+        whole: bool = False,
         inexact: Obstacle | None = None,
         bounded: bool = False,
         columns: tuple[int, ...] = (),
@@ -394,21 +490,46 @@ class _Reader:
             ambiguous = None
         for expression in items(plan.expressions()):
             found += find_refusals(expression)
+        subqueries = tuple(self._subqueries(plan))
         operator = Operator(
             name=kind(plan),
             rule=rule,
             children=tuple(child.operator for child in children),
             keyed_by=keyed_by,
             keyless=keyless if keys and not keys[0] else None,
+            whole=whole and not any(map(_is_incomparable, items(plan.output()))),
             replaced=bool(columns),
             inexact=inexact,
             bounded=bounded,
             ambiguous=ambiguous,
             unless=unless,
             obstacles=tuple(found),
-            subqueries=tuple(self.read(inner, None).operator for inner in items(plan.subqueries())),
+            subqueries=tuple(subquery.node.operator for subquery in subqueries),
+            replaceable=kind(plan) in _REPLACEABLE and all(map(_is_value, subqueries)),
         )
-        return Node(operator=operator, plan=plan, children=children, keys=keys, columns=columns)
+        return Node(
+            operator=operator,
+            plan=plan,
+            children=children,
+            keys=keys,
+            columns=columns,
+            subqueries=subqueries,
+        )
+
+    def _subqueries(self, plan: Any) -> Iterator[Subquery]:
+        if plan.subqueries().isEmpty():
+            return
+        for expression in items(plan.expressions()):
+            for part in descend(expression):
+                if kind(part) in _SUBQUERIES:
+                    yield Subquery(expression=part, node=self.read(part.plan(), None))
+
+
+def _is_value(subquery: Subquery) -> bool:
+    """Say whether a subquery is one value for all rows, which can be compared."""
+    expression = subquery.expression
+    single = kind(expression) == "ScalarSubquery" and not expression.isCorrelated()
+    return single and not any(map(_is_incomparable, items(subquery.node.plan.output())))
 
 
 def trace_through(plan: Any, trace: Trace) -> Trace:
@@ -450,6 +571,10 @@ def _collation_obstacles(plan: Any) -> Iterator[Obstacle]:
             code=Reason.TYPE_NOT_COMPARABLE,
             text="rows with a column that has a collation cannot be compared exactly",
         )
+
+
+def _is_incomparable(attribute: Any) -> bool:
+    return any(_type_obstacles(attribute))
 
 
 def _type_obstacles(attribute: Any) -> Iterator[Obstacle]:

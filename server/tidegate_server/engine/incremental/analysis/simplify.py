@@ -146,34 +146,40 @@ class _Steps:
         plan = catalyst.with_children(
             plan, [self._map_subqueries(c, change) for c in items(plan.children())]
         )
+        return map_subqueries(catalyst, plan, change)
 
-        def change_expression(expression: Any) -> Any:
-            if not catalyst.has_subqueries(expression):
-                return expression
-            if kind(expression) in _SUBQUERIES:
-                return change(expression)
-            return catalyst.with_children(
-                expression, list(map(change_expression, items(expression.children())))
+
+def map_subqueries(catalyst: Catalyst, plan: Any, change: Callable[[Any], Any]) -> Any:
+    """Return an operator with ``change`` applied to the outermost subqueries in its expressions.
+
+    Handles only the operators in which Spark allows correlated subqueries.
+    """
+
+    def change_expression(expression: Any) -> Any:
+        if not catalyst.has_subqueries(expression):
+            return expression
+        if kind(expression) in _SUBQUERIES:
+            return change(expression)
+        return catalyst.with_children(
+            expression, list(map(change_expression, items(expression.children())))
+        )
+
+    match kind(plan):
+        case "Filter":
+            return catalyst.filter(change_expression(plan.condition()), plan.child())
+        case "Project":
+            return catalyst.project(map(change_expression, items(plan.projectList())), plan.child())
+        case "Aggregate":
+            return catalyst.aggregate(
+                plan,
+                map(change_expression, items(plan.groupingExpressions())),
+                map(change_expression, items(plan.aggregateExpressions())),
             )
-
-        match kind(plan):
-            case "Filter":
-                return catalyst.filter(change_expression(plan.condition()), plan.child())
-            case "Project":
-                return catalyst.project(
-                    map(change_expression, items(plan.projectList())), plan.child()
-                )
-            case "Aggregate":
-                return catalyst.aggregate(
-                    plan,
-                    map(change_expression, items(plan.groupingExpressions())),
-                    map(change_expression, items(plan.aggregateExpressions())),
-                )
-            case "LateralJoin":
-                return catalyst.lateral_join(plan, change_expression(plan.right()))
-            case "Join" if plan.condition().isDefined():
-                return catalyst.join_on(plan, change_expression(plan.condition().get()))
-        return plan
+        case "LateralJoin":
+            return catalyst.lateral_join(plan, change_expression(plan.right()))
+        case "Join" if plan.condition().isDefined():
+            return catalyst.join_on(plan, change_expression(plan.condition().get()))
+    return plan
 
 
 def _mixes_exists(plan: Any) -> bool:
