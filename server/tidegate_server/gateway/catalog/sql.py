@@ -92,8 +92,9 @@ class SqlCatalog:
                 or (row.storage_table is not None and row.storage_table.table.lower() in texts)
                 or any(overlap(location, row.location) for location in locations)
             ]
-            among = _Selection.of(t.c.id.in_(candidates))
-            found = _read_tables(connection, among) if candidates else ()
+            if not candidates:
+                return ()
+            found = _read_tables(connection, _Selection.of(t.c.id.in_(candidates)))
         return tuple(table for table in found if is_under(table, names, locations))
 
     def watched(self) -> tuple[MaterializedTable, ...]:
