@@ -561,7 +561,7 @@ class Code(Enum):
     )
     STATEMENT_TOO_COMPLEX = ErrorSpec(
         "54001",
-        "The statement is too deeply nested, or combines too many expressions or queries.",
+        "The statement is too complex: {reason}.",
         "Split it into several statements, for example with temporary views or tables between "
         "them; write IN (...) instead of many ORs.",
     )

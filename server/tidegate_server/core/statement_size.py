@@ -1,12 +1,24 @@
-"""How large the text of a statement may be; judged before anything parses it."""
+"""How large and how deep the text of a statement may be; judged before anything parses it."""
 
 from __future__ import annotations
 
 import re
 from itertools import islice
+from typing import Final
 
 from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.sql.cursor import position
 
+MAX_NESTING: Final = 500
+"""Brackets within brackets.
+
+Spark's parser looks ahead over brackets, at each of them again. It takes seconds for a thousand
+levels, minutes for ten thousand, and cannot be interrupted.
+"""
+_OPENING = frozenset("([<")
+_CLOSING = frozenset(")]>")
+_GENERIC = frozenset({"array", "map", "struct"})
+"""Words after which a ``<`` is a bracket."""
 _MOST_BYTES = 4
 """Of one character in UTF-8."""
 # Whatever is not closed ends with the text, so that no part of it is read twice.
@@ -33,24 +45,53 @@ def require_size(text: str, max_bytes: int) -> None:
         raise too_large(size, max_bytes)
 
 
-def require_tokens(text: str, max_tokens: int) -> None:
-    """Reject a text of more than ``max_tokens`` words, numbers, literals and signs.
+def require_parsable(text: str, max_tokens: int) -> None:
+    """Reject a text that Spark's parser would take too much memory or time for.
 
-    Spark's parser takes memory and time for each of them, and little for the bytes of a long
-    literal. Time is linear in the length of the text.
+    These grow with the words, numbers, literals and signs, and with the depth of brackets; the
+    bytes of a long literal cost little. Time is linear in the length of the text.
 
     :param max_tokens: 0 means no limit.
-    :raises ServerError: STATEMENT_TOO_LARGE.
+    :raises ServerError: STATEMENT_TOO_LARGE or STATEMENT_TOO_COMPLEX.
     """
-    if not max_tokens or len(text) <= max_tokens:
-        return
-    if next(islice(_TOKEN.finditer(text), max_tokens, None), None) is not None:
+    known_to_fit = not max_tokens or len(text) <= max_tokens
+    if not known_to_fit and next(islice(_TOKEN.finditer(text), max_tokens, None), None):
         raise error(
             Code.STATEMENT_TOO_LARGE,
             size=f"more than {max_tokens} words, numbers and signs",
             limit=max_tokens,
             key="engine.max_statement_tokens",
         )
+    if sum(map(text.count, _OPENING)) > MAX_NESTING:
+        _require_nesting(text)
+
+
+def _require_nesting(text: str) -> None:
+    depth = generics = 0
+    before = ""
+    for found in _TOKEN.finditer(text):
+        token = found[0]
+        if token in _OPENING:
+            if token == "<":
+                if before.lower() not in _GENERIC:
+                    continue
+                generics += 1
+            depth += 1
+            if depth > MAX_NESTING:
+                line, column = position(text, found.start())
+                raise error(
+                    Code.STATEMENT_TOO_COMPLEX,
+                    line=line,
+                    column=column,
+                    reason=f"its brackets are nested more than {MAX_NESTING} deep",
+                )
+        elif token in _CLOSING:
+            if token == ">":
+                if not generics:
+                    continue
+                generics -= 1
+            depth -= 1
+        before = token
 
 
 def too_large(size: int | str, max_bytes: int) -> ServerError:

@@ -63,7 +63,9 @@ def _standalone(home: Path, threads: int) -> Iterator[SparkSession]:
     settings = {**IN_MEMORY, "spark.driver.host": "127.0.0.1", "spark.executor.memory": "1g"}
     with standalone_cluster(home / "spark") as cluster:
         cluster.add_worker([], cores=threads, memory="2g")
-        with _stopping(start_root(home, cluster.url, "2g", iceberg=True, **settings)) as spark:
+        with _stopping(
+            start_root(home / "data", cluster.url, "2g", iceberg=True, **settings)
+        ) as spark:
             cluster_size(spark, settings)
             yield spark
 
@@ -74,7 +76,7 @@ def _object_store(home: Path, threads: int) -> Iterator[SparkSession]:
         settings = {**IN_MEMORY, **store.settings}
         master = f"local[{threads}]"
         with _stopping(
-            start_root(home, master, "2g", iceberg=True, jars=store.jars, **settings)
+            start_root(home / "data", master, "2g", iceberg=True, jars=store.jars, **settings)
         ) as spark:
             yield spark
 

@@ -5,7 +5,7 @@ from time import process_time
 import pytest
 
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.statement_size import require_size, require_tokens
+from tidegate_server.core.statement_size import MAX_NESTING, require_parsable, require_size
 from tidegate_server.gateway.session.text import substitute
 
 LIMIT = 1000
@@ -81,14 +81,14 @@ def test_variables_may_shorten_a_text_that_is_within_the_limit() -> None:
     ],
 )
 def test_a_text_may_have_as_many_tokens_as_the_limit(text: str) -> None:
-    require_tokens(text, LIMIT)
+    require_parsable(text, LIMIT)
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "1," * 501,
-        "(" * 1001,
+        "()" * 501,
         "SELECT '" + "x" * 1000 + "', " + "1 " * 1000,
         "SELECT r'\\', " + "1," * 500 + "''",
         "SELECT 1 /*+ " + "a," * 500 + "*/",
@@ -98,14 +98,39 @@ def test_a_text_may_have_as_many_tokens_as_the_limit(text: str) -> None:
 )
 def test_a_text_may_not_have_more_tokens_than_the_limit(text: str) -> None:
     with pytest.raises(ServerError) as caught:
-        require_tokens(text, LIMIT)
+        require_parsable(text, LIMIT)
     assert (caught.value.code, caught.value.sqlstate) == ("STATEMENT_TOO_LARGE", "54001")
     assert "engine.max_statement_tokens" in caught.value.hint
-    require_tokens(text, 0)
+    require_parsable(text, 0)
 
 
-@pytest.mark.parametrize("text", ["'\\", "'", "/*", "`", "/*+", '\\"', "r'", "(", "--"])
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [
+        ("(", ")"),
+        ("1 + (", ")"),
+        ("a[", "]"),
+        ("CASE WHEN (", ") THEN 1 END"),
+        ("array<", ">"),
+        ("MAP < string, ", ">"),
+        ("struct<a:", ">"),
+        ("f('((', a < b, ", ", a >> b /* (( */)"),
+    ],
+)
+def test_brackets_may_be_nested_as_deeply_as_the_limit(opening: str, closing: str) -> None:
+    before = f"SELECT 7 < 8,\n {'f((a)[1]), ' * MAX_NESTING}"
+    text = before + opening * MAX_NESTING + "NULL" + closing * MAX_NESTING
+    require_parsable(text, 0)
+    with pytest.raises(ServerError) as caught:
+        require_parsable(text.replace("NULL", "(NULL)"), 0)
+    assert (caught.value.code, caught.value.sqlstate) == ("STATEMENT_TOO_COMPLEX", "54001")
+    assert f"more than {MAX_NESTING} deep" in caught.value.message
+    column = len(before) + len(opening) * MAX_NESTING - before.index("\n")
+    assert (caught.value.line, caught.value.column) == (2, column)
+
+
+@pytest.mark.parametrize("text", ["'\\", "'", "/*", "`", "/*+", '\\"', "r'", "()", "--"])
 def test_no_text_takes_long_to_count(text: str) -> None:
     before = process_time()
-    require_tokens(text * 200_000, 1_000_000)
+    require_parsable(text * 200_000, 1_000_000)
     assert process_time() - before < 5

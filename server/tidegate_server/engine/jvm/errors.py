@@ -290,7 +290,8 @@ def _resource_error(caught: BaseException, causes: Sequence[_Cause]) -> ServerEr
     if isinstance(caught, MemoryError) or any("java.lang.OutOfMemoryError" in t for t in texts):
         return _out_of_memory_error()
     if isinstance(caught, RecursionError) or any(_STACK_OVERFLOW in text for text in texts):
-        return error(Code.STATEMENT_TOO_COMPLEX)
+        reason = "it is nested too deeply, or combines too many expressions or queries"
+        return error(Code.STATEMENT_TOO_COMPLEX, reason=reason)
     if any("No space left on device" in text for text in texts):
         return ServerError(
             code="DISK_FULL",

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.statement_size import require_size, require_tokens
+from tidegate_server.core.statement_size import require_parsable, require_size
 from tidegate_server.engine.jvm.session import MAX_STATEMENT_BYTES, MAX_STATEMENT_TOKENS
 from tidegate_server.engine.query.references import (
     Edit,
@@ -65,7 +65,7 @@ def _require_size(spark: SparkSession, text: str) -> None:
     """Reject a text that is larger than a statement may be."""
     configuration: Any = spark.sparkContext._conf
     require_size(text, int(configuration.get(MAX_STATEMENT_BYTES, "0")))
-    require_tokens(text, int(configuration.get(MAX_STATEMENT_TOKENS, "0")))
+    require_parsable(text, int(configuration.get(MAX_STATEMENT_TOKENS, "0")))
 
 
 def _expand(spark: SparkSession, text: str, *, script: bool) -> str:

@@ -20,7 +20,7 @@ from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.states import OperationState
 from tidegate_server.core.model.zones import SESSION_ZONE
 from tidegate_server.core.sql.redact import secrets_in
-from tidegate_server.core.statement_size import require_tokens
+from tidegate_server.core.statement_size import require_parsable
 from tidegate_server.gateway.audit.record import Record
 from tidegate_server.gateway.authorization.listings import function_filter
 from tidegate_server.gateway.authorization.users import rights_of
@@ -191,7 +191,7 @@ class Session:
         settings = {**self.state.settings, **overlay}
         try:
             statement = substitute(text, settings, self.max_statement_bytes)
-            require_tokens(statement, self._services.config.engine.max_statement_tokens)
+            require_parsable(statement, self._services.config.engine.max_statement_tokens)
             dialect = dialect_in(overlay, self.state.settings, self._services.config.options)
             prepared = self._prepare(statement, dialect)
             return self.start(statement, prepared, overlay=overlay, timeout=timeout)
