@@ -212,7 +212,7 @@ def _server(folder: Path, place: Place) -> Iterator[Server]:
         file = folder / "tidegate.toml"
         file.write_text(_configuration(place, metastore))
         file.chmod(0o600)
-        with running_server(folder / "server", "--config", str(file)) as server:
+        with running_server(folder / "server", "--config", str(file), settings={}) as server:
             server.wait_for_engine()
             yield server
 

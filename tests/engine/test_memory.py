@@ -1,4 +1,4 @@
-"""Direct memory: reading takes little of it, and a thread that has none ends the engine at once."""
+"""Memory: reading takes little, and statements that fill it end before the engine has none."""
 
 from __future__ import annotations
 
@@ -71,3 +71,15 @@ def test_a_reader_without_direct_memory_ends_the_engine_and_not_after_minutes(
         assert caught.value.code in ("OUT_OF_MEMORY", "ENGINE_LOST")
     assert engine.process.wait(60) == NO_MEMORY_EXIT
     assert time.monotonic() - began < 120  # Parquet's reader would wait for 300 s
+
+
+def test_a_statement_that_fills_the_heap_ends_and_the_engine_lives(
+    start_engine: Callable[..., EngineProcess],
+) -> None:
+    engine = start_engine(settings={**BRIEF, **IN_MEMORY})
+    session = Session(engine.client())
+    failure = session.failure("SELECT collect_list(id) FROM range(1000000000)")
+    assert (failure.code, failure.sqlstate) == ("OUT_OF_MEMORY", "53200")
+    assert "filled the engine's memory" in failure.message
+    assert session.rows("SELECT 1") == [(1,)]
+    assert engine.process.poll() is None

@@ -565,6 +565,13 @@ class Code(Enum):
         "Split it into several statements, for example with temporary views or tables between "
         "them; write IN (...) instead of many ORs.",
     )
+    VALUE_TOO_LARGE = ErrorSpec(
+        "54000",
+        "The function {function} would return a value of {size} bytes, but at most {limit} fit the "
+        "engine's memory.",
+        "For many rows, use range(first, end) instead of explode(sequence(...)); an administrator "
+        "can raise engine.driver_memory.",
+    )
     RESULT_TOO_LARGE = ErrorSpec(
         "54000",
         "The result does not fit the spool quota of {quota} bytes.",

@@ -20,7 +20,7 @@ from tidegate_server.core.messages.requests import EngineOptions
 from tidegate_server.engine.gate.gate import install_gate
 from tidegate_server.engine.jvm.cluster_size import cluster_size, has_executor
 from tidegate_server.engine.jvm.kubernetes import is_kubernetes, why_no_executor
-from tidegate_server.engine.jvm.memory import end_without_memory
+from tidegate_server.engine.jvm.memory import end_without_memory, watch_heap
 from tidegate_server.engine.jvm.references import freeze_references
 from tidegate_server.engine.jvm.session import (
     Directories,
@@ -32,6 +32,7 @@ from tidegate_server.engine.jvm.session import (
 from tidegate_server.engine.lifetime import Lifetime
 from tidegate_server.engine.query.connector_sinks import install_connector_sinks
 from tidegate_server.engine.query.flink_functions import install_flink_functions
+from tidegate_server.engine.query.large_values import refuse_large_values
 from tidegate_server.engine.query.table_readers import install_table_readers
 from tidegate_server.engine.results.spool import Spool
 from tidegate_server.engine.results.staging import Staging
@@ -76,11 +77,13 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
     install_flink_functions(spark)
     install_table_readers(spark)
     install_gate(spark)
+    refuse_large_values(spark)
     install_delta_scans(spark)
     install_connector_sinks(spark)  # the gate sees the names in a statement first
     lifetime.handle_signals()  # again, since PySpark has just installed its own SIGINT handler
     lifetime.watch_jvm()
     end_without_memory(spark)
+    watch_heap(spark)
     size = cluster_size(spark, options.settings)
     if has_executor(spark):
         warm_up(spark)

@@ -41,6 +41,8 @@ _NO_KAFKA = "Failed to find data source: kafka"
 _FAILED_CATALOG = "tidegate.catalog.failed:"
 _REFUSED = "tidegate.refused:"
 _REGISTRY = "tidegate.registry:"
+_VALUE = "tidegate.value:"
+_HEAP = "tidegate.heap:"
 _UNKNOWN_CONDITION = "Cannot find main error class"
 _LONG_NAME = re.compile(r"Mkdirs failed to create|File name too long")
 _STACK_OVERFLOW = "java.lang.StackOverflowError"
@@ -98,6 +100,7 @@ def _translate(caught: BaseException) -> ServerError:
         or _source_error(causes)
         or _refused_error(causes)
         or _registry_error(causes)
+        or _value_error(causes)
         or _resource_error(caught, causes)
         or _partition_name_error(causes)
     )
@@ -147,6 +150,15 @@ def _registry_error(causes: Sequence[_Cause]) -> ServerError | None:
         if cause.text.startswith(_REGISTRY):
             url, _, reason = cause.text.removeprefix(_REGISTRY).partition("\x1f")
             return error(Code.SCHEMA_REGISTRY, url=url, reason=reason.rstrip("."))
+    return None
+
+
+def _value_error(causes: Sequence[_Cause]) -> ServerError | None:
+    """Return the error of a function whose value would be too large (``LargeValues.java``)."""
+    for cause in causes:
+        if cause.text.startswith(_VALUE):
+            function, size, limit = cause.text.removeprefix(_VALUE).split("\x1f")
+            return error(Code.VALUE_TOO_LARGE, function=function, size=size, limit=limit)
     return None
 
 
@@ -278,6 +290,14 @@ def _detail(found: _Cause | None, others: Iterable[_Cause]) -> str:
 
 def _resource_error(caught: BaseException, causes: Sequence[_Cause]) -> ServerError | None:
     texts = [str(caught), *(f"{each.thrown.toString()}" for each in causes)]
+    if any(_HEAP in text for text in texts):
+        return ServerError(
+            code="OUT_OF_MEMORY",
+            sqlstate="53200",
+            message="The statement was ended because it filled the engine's memory.",
+            hint="Raise engine.driver_memory, or collect fewer values at once: aggregates that "
+            "keep all values of a group, such as collect_list and percentile, need them in memory.",
+        )
     if any("direct buffer memory" in text for text in texts):
         return ServerError(
             code="OUT_OF_MEMORY",

@@ -1,4 +1,4 @@
-"""The memory of the JVM: measures heap and direct memory, and ends a JVM that has none left."""
+"""The memory of the JVM: measures it, ends stages that fill it, and a JVM that has none left."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.messages.answers import EngineMemory
-from tidegate_server.engine.storage.jvm import java
+from tidegate_server.engine.storage.jvm import compiled_instance, java, java_source
 
 _DIRECT = "direct"
 
@@ -43,6 +43,12 @@ class JvmMemory:
             uptime_ms=int(self._runtime.getUptime()),
             in_use=in_use,
         )
+
+
+def watch_heap(spark: SparkSession) -> None:
+    """End stages that fill the heap of this JVM with what Spark does not account for."""
+    source = java_source(__package__, "HeapWatch")
+    compiled_instance(spark, "tidegate.HeapWatch", source).watch(spark.sparkContext._jsc.sc())
 
 
 def end_without_memory(spark: SparkSession) -> None:
