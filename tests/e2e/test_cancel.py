@@ -16,6 +16,7 @@ import tidegate
 from tests.e2e.test_crash_matrix import Faults
 from tests.e2e.test_interrupt import COUNTING, WRITING
 from tests.support.fixtures.server import (
+    AS_SHIPPED,
     Server,
     last_rows,
     named_rows,
@@ -36,6 +37,13 @@ AT_WORK = {
     "collecting a result": WRITING,
     "writing a table": "CREATE TABLE never USING delta AS SELECT id FROM range(100000000000)",
     "refreshing": "ALTER MATERIALIZED TABLE endless REFRESH",
+    "taking rows of range one by one": "SELECT collect_set(id % 3) FROM range(100000000000)",
+    "writing what a join makes of few rows": "CREATE TABLE never USING delta AS "
+    "SELECT a.id, b.id AS other FROM few a JOIN few b ON a.id < b.id + 1000000",
+    "writing what explode makes of few rows": "CREATE TABLE never USING delta AS "
+    "SELECT id, explode(sequence(1, 1000000)) AS x FROM few",
+    "computing what takes long for each row": "SELECT sum(size(filter(sequence(1, 500000), "
+    "x -> x % 7 = id % 7))) FROM few",
 }
 """Phases in which Spark's tasks run, each with a statement that stays long in it."""
 
@@ -49,8 +57,10 @@ def faults(tmp_path_factory: pytest.TempPathFactory) -> Faults:
 def slow_server(tmp_path_factory: pytest.TempPathFactory, faults: Faults) -> Iterator[Server]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, str(faults.folder))
-        with running_server(tmp_path_factory.mktemp("cancel")) as server:
+        with running_server(tmp_path_factory.mktemp("cancel"), settings=AS_SHIPPED) as server:
             server.wait_for_engine()
+            with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
+                last_rows(cursor, "CREATE TABLE few USING delta AS SELECT id FROM range(100000)")
             wait_until(lambda: is_quiet(server), "the engine did not come to rest after its start")
             yield server
 

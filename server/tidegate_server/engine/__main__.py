@@ -17,7 +17,7 @@ from tidegate_server.core.errors import ServerError
 from tidegate_server.core.logs import JsonLines, PrivateLogFile
 from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.core.messages.requests import EngineOptions
-from tidegate_server.engine.gate.gate import install_gate
+from tidegate_server.engine.extensions import install_extensions
 from tidegate_server.engine.jvm.cluster_size import cluster_size, has_executor
 from tidegate_server.engine.jvm.kubernetes import is_kubernetes, why_no_executor
 from tidegate_server.engine.jvm.memory import end_without_memory, watch_heap
@@ -30,16 +30,11 @@ from tidegate_server.engine.jvm.session import (
     warm_up_more,
 )
 from tidegate_server.engine.lifetime import Lifetime
-from tidegate_server.engine.query.connector_sinks import install_connector_sinks
-from tidegate_server.engine.query.flink_functions import install_flink_functions
-from tidegate_server.engine.query.large_values import refuse_large_values
-from tidegate_server.engine.query.table_readers import install_table_readers
 from tidegate_server.engine.results.spool import Spool
 from tidegate_server.engine.results.staging import Staging
 from tidegate_server.engine.results.store import ResultStore
 from tidegate_server.engine.server import EngineServer
 from tidegate_server.engine.service import Service
-from tidegate_server.engine.storage.delta.scans import install_delta_scans
 from tidegate_server.engine.storage.formats import TableFormats
 
 logger = logging.getLogger("tidegate_server.engine")
@@ -74,12 +69,7 @@ def main() -> None:
 
 def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime) -> None:
     spark = start_spark(options, directories)
-    install_flink_functions(spark)
-    install_table_readers(spark)
-    install_gate(spark)
-    refuse_large_values(spark)
-    install_delta_scans(spark)
-    install_connector_sinks(spark)  # the gate sees the names in a statement first
+    install_extensions(spark)
     lifetime.handle_signals()  # again, since PySpark has just installed its own SIGINT handler
     lifetime.watch_jvm()
     end_without_memory(spark)
