@@ -149,7 +149,7 @@ def _measure(server: Server, other: Other, name: str, text: str, timeout: int) -
     if problems:
         note += f"; {len(problems)} errors: {problems[0][:60]}"
     print(f"{name:28} {_summary(waits)}; itself {ended:5.1f} s: {outcome}{note}", flush=True)
-    return float("inf") if problems else max(waits)
+    return float("inf") if problems or not waits else max(waits)
 
 
 def _summary(waits: list[float]) -> str:

@@ -456,3 +456,26 @@ def test_columns_that_the_change_feed_cannot_have_say_what_to_do(
     assert session.rows("SELECT * FROM t") == [(1, 2)]
     problem = session.failure("SELECT n FROM t WHERE struct(n).`a.b IS NULL")
     assert "change feed" not in problem.hint
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("SELECT * FROM missing", "TABLE_OR_VIEW_NOT_FOUND"),
+        ("SELECT nope FROM range(1)", "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION"),
+        ("SELECT repeat('x', 2000000000)", "VALUE_TOO_LARGE"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["", "EXTENDED", "FORMATTED", "COST", "CODEGEN"])
+def test_explain_fails_where_the_query_does(
+    client: Client, mode: str, query: str, code: str
+) -> None:
+    failure = Session(client).failure(f"EXPLAIN {mode} {query}")
+    assert failure.code.partition(".")[0] == code.partition(".")[0]
+
+
+def test_explain_shows_the_plan(client: Client) -> None:
+    session = Session(client)
+    [(plan,)] = session.rows("EXPLAIN SELECT 'Error occurred during query planning' AS plan")
+    assert str(plan).startswith("== Physical Plan ==")
+    assert session.rows("SELECT 'Error occurred during query planning: ' AS plan") != []

@@ -182,7 +182,6 @@ def test_what_is_forbidden_is_seen_and_refused_everywhere(
             if not seen and problem.code != "ACCESS_DENIED":
                 unseen.append((name, text, problem.code))  # not valid in this place at all
         else:
-            # EXPLAIN shows errors of its query as rows.
             outcomes["denied before it runs" if seen else "done"] += 1
             if not seen:
                 done.append((name, text))

@@ -553,6 +553,8 @@ class Code(Enum):
     OPERATION_TIMEOUT = ErrorSpec(
         "57014", "The operation ran longer than its timeout of {seconds} s."
     )
+    OUT_OF_MEMORY = ErrorSpec("53200", "{what}.", "{hint}")
+    DISK_FULL = ErrorSpec("53100", "The disk is full.", "Free space under the data directory.")
     STATEMENT_TOO_LARGE = ErrorSpec(
         "54001",
         "The text of the statement has {size}, but at most {limit} are allowed.",

@@ -9,6 +9,7 @@ from tidegate_server.engine.jvm.cancel_checks import install_cancel_checks
 from tidegate_server.engine.query.connector_sinks import install_connector_sinks
 from tidegate_server.engine.query.flink_functions import install_flink_functions
 from tidegate_server.engine.query.large_values import refuse_large_values
+from tidegate_server.engine.query.plan_size import refuse_large_plans
 from tidegate_server.engine.query.table_readers import install_table_readers
 from tidegate_server.engine.storage.delta.scans import install_delta_scans
 
@@ -18,6 +19,7 @@ def install_extensions(spark: SparkSession) -> None:
     install_flink_functions(spark)
     install_table_readers(spark)
     install_gate(spark)
+    refuse_large_plans(spark)
     refuse_large_values(spark)
     install_delta_scans(spark)
     install_connector_sinks(spark)  # the gate sees the names in a statement first

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext
@@ -39,9 +39,6 @@ _SCHEDULING = ("Job aborted due to stage failure", "Exception thrown in awaitRes
 _UNAVAILABLE_CATALOG = "tidegate.catalog.unavailable:"
 _NO_KAFKA = "Failed to find data source: kafka"
 _FAILED_CATALOG = "tidegate.catalog.failed:"
-_REFUSED = "tidegate.refused:"
-_REGISTRY = "tidegate.registry:"
-_VALUE = "tidegate.value:"
 _HEAP = "tidegate.heap:"
 _UNKNOWN_CONDITION = "Cannot find main error class"
 _LONG_NAME = re.compile(r"Mkdirs failed to create|File name too long")
@@ -98,9 +95,7 @@ def _translate(caught: BaseException) -> ServerError:
     known = (
         _catalog_error(causes)
         or _source_error(causes)
-        or _refused_error(causes)
-        or _registry_error(causes)
-        or _value_error(causes)
+        or _own_error(causes)
         or _resource_error(caught, causes)
         or _partition_name_error(causes)
     )
@@ -144,32 +139,40 @@ def _source_error(causes: Sequence[_Cause]) -> ServerError | None:
     return None
 
 
-def _registry_error(causes: Sequence[_Cause]) -> ServerError | None:
-    """Return the error of a registry of schemas that cannot be used (``Registry.java``)."""
+def _own_error(causes: Sequence[_Cause]) -> ServerError | None:
+    """Return the error of a limit or connector that Tidegate's own Java code has thrown."""
     for cause in causes:
-        if cause.text.startswith(_REGISTRY):
-            url, _, reason = cause.text.removeprefix(_REGISTRY).partition("\x1f")
-            return error(Code.SCHEMA_REGISTRY, url=url, reason=reason.rstrip("."))
+        for marker, make in _OWN.items():
+            if cause.text.startswith(marker):
+                return make(*cause.text.removeprefix(marker).split("\x1f"))
     return None
 
 
-def _value_error(causes: Sequence[_Cause]) -> ServerError | None:
-    """Return the error of a function whose value would be too large (``LargeValues.java``)."""
-    for cause in causes:
-        if cause.text.startswith(_VALUE):
-            function, size, limit = cause.text.removeprefix(_VALUE).split("\x1f")
-            return error(Code.VALUE_TOO_LARGE, function=function, size=size, limit=limit)
-    return None
+def _unusable_registry(url: str, reason: str) -> ServerError:
+    return error(Code.SCHEMA_REGISTRY, url=url, reason=reason.rstrip("."))
 
 
-def _refused_error(causes: Sequence[_Cause]) -> ServerError | None:
-    """Return the error of an INSERT that a connector cannot carry out (``ConnectorSinks.java``)."""
-    for cause in causes:
-        if cause.text.startswith(_REFUSED):
-            what, _, reason = cause.text.removeprefix(_REFUSED).partition("\x1f")
-            hint = f"{reason[0].upper()}{reason[1:]}."
-            return error(Code.NOT_SUPPORTED, what=what, hint=hint)
-    return None
+def _refused_insert(what: str, reason: str) -> ServerError:
+    return error(Code.NOT_SUPPORTED, what=what, hint=f"{reason[0].upper()}{reason[1:]}.")
+
+
+def _too_large_value(function: str, size: str, limit: str) -> ServerError:
+    return error(Code.VALUE_TOO_LARGE, function=function, size=size, limit=limit)
+
+
+def _too_large_plan(limit: str) -> ServerError:
+    reason = f"with its views and common table expressions it has more than {limit} operators"
+    return error(Code.STATEMENT_TOO_COMPLEX, reason=reason)
+
+
+_OWN: Final[Mapping[str, Callable[..., ServerError]]] = {
+    "tidegate.registry:": _unusable_registry,
+    "tidegate.refused:": _refused_insert,
+    "tidegate.value:": _too_large_value,
+    "tidegate.plan:": _too_large_plan,
+}
+"""The errors of ``Registry.java``, ``ConnectorSinks.java``, ``LargeValues.java`` and
+``PlanSize.java``, by the markers that their messages begin with."""
 
 
 def _python_catalog_error(name: str, kind: str, reason: str) -> ServerError:
@@ -192,7 +195,7 @@ def _is_stopping() -> bool:
 def _engine_lost() -> ServerError:
     """Return the error of a statement whose JVM has exited."""
     if _jvm_exit_code() in OUT_OF_MEMORY_EXITS:
-        return _out_of_memory_error()
+        return _out_of_memory()
     return error(Code.ENGINE_LOST)
 
 
@@ -291,42 +294,34 @@ def _detail(found: _Cause | None, others: Iterable[_Cause]) -> str:
 def _resource_error(caught: BaseException, causes: Sequence[_Cause]) -> ServerError | None:
     texts = [str(caught), *(f"{each.thrown.toString()}" for each in causes)]
     if any(_HEAP in text for text in texts):
-        return ServerError(
-            code="OUT_OF_MEMORY",
-            sqlstate="53200",
-            message="The statement was ended because it filled the engine's memory.",
+        return error(
+            Code.OUT_OF_MEMORY,
+            what="The statement was ended because it filled the engine's memory",
             hint="Raise engine.driver_memory, or collect fewer values at once: aggregates that "
             "keep all values of a group, such as collect_list and percentile, need them in memory.",
         )
     if any("direct buffer memory" in text for text in texts):
-        return ServerError(
-            code="OUT_OF_MEMORY",
-            sqlstate="53200",
-            message="The engine ran out of direct memory.",
+        return error(
+            Code.OUT_OF_MEMORY,
+            what="The engine ran out of direct memory",
             hint="Raise engine.driver_memory, or -XX:MaxDirectMemorySize in "
             "engine.settings.spark.driver.extraJavaOptions.",
             detail="\n".join(texts),
         )
     if isinstance(caught, MemoryError) or any("java.lang.OutOfMemoryError" in t for t in texts):
-        return _out_of_memory_error()
+        return _out_of_memory()
     if isinstance(caught, RecursionError) or any(_STACK_OVERFLOW in text for text in texts):
         reason = "it is nested too deeply, or combines too many expressions or queries"
         return error(Code.STATEMENT_TOO_COMPLEX, reason=reason)
     if any("No space left on device" in text for text in texts):
-        return ServerError(
-            code="DISK_FULL",
-            sqlstate="53100",
-            message="The disk is full.",
-            hint="Free space under the data directory.",
-        )
+        return error(Code.DISK_FULL)
     return None
 
 
-def _out_of_memory_error() -> ServerError:
-    return ServerError(
-        code="OUT_OF_MEMORY",
-        sqlstate="53200",
-        message="The engine ran out of memory.",
+def _out_of_memory() -> ServerError:
+    return error(
+        Code.OUT_OF_MEMORY,
+        what="The engine ran out of memory",
         hint="Raise engine.driver_memory or make the query smaller.",
     )
 

@@ -24,6 +24,7 @@ from tidegate_server.engine.statement.change_feed import without_feed_if_reserve
 from tidegate_server.engine.statement.changed_files import changes_files
 from tidegate_server.engine.statement.drop import protect_other_files
 from tidegate_server.engine.statement.execute_immediate import expand_execute_immediate
+from tidegate_server.engine.statement.explained import require_planned
 from tidegate_server.engine.statement.guard import disown, guard
 from tidegate_server.engine.statement.inline import inline_tables
 from tidegate_server.engine.statement.pin import pin_versions, report_missing_versions
@@ -70,6 +71,7 @@ def execute(
             frame = frame_of(child.spark, surveyed)
         else:
             frame = _run_text(request, child, operation, formats, changes)
+            require_planned(child.spark, frame)
         operation.check()
         catalog, schema = child.current()
         if not frame.columns:

@@ -59,9 +59,8 @@ _NOT_ABOUT_THE_TEXT = frozenset(
         *(code.name for code in (Code.ENGINE_UNAVAILABLE, Code.ENGINE_LOST, Code.INTERNAL)),
         *(code.name for code in (Code.OPERATION_CANCELED, Code.OPERATION_TIMEOUT)),
         *(code.name for code in (Code.INVALID_SESSION_HANDLE, Code.INVALID_REQUEST)),
+        *(code.name for code in (Code.OUT_OF_MEMORY, Code.DISK_FULL)),
         "INTERNAL_ERROR",
-        "OUT_OF_MEMORY",
-        "DISK_FULL",
     }
 )
 

@@ -1,0 +1,25 @@
+"""Lets EXPLAIN fail where the query would; Spark returns the error as rows, or within the plan."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidegate_server.engine.storage.jvm import java, kind
+
+_COLUMNS: Final = ["plan"]
+
+
+def require_planned(spark: SparkSession, frame: DataFrame) -> None:
+    """Plan the statement again that the result of EXPLAIN shows.
+
+    :raises Exception: what Spark raises for it.
+    """
+    if frame.columns != _COLUMNS:
+        return
+    command = frame._jdf.queryExecution().analyzed()
+    if kind(command) == "ExplainCommand":
+        session: Any = spark._jsparkSession
+        skip = java(spark).org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
+        session.sessionState().executePlan(command.logicalPlan(), skip).executedPlan()
