@@ -177,7 +177,7 @@ def test_every_file_is_for_the_servers_user_only(watched: Watched) -> None:
         "INSERT INTO rows SELECT id FROM range(100)",
     )
     data = watched.server.data
-    readable = [path for path in (data, *data.rglob("*")) if _others(path)]
+    readable = [path for path in (data, *data.rglob("*")) if _mode(path) & 0o077]
     assert readable == []
     assert [path for path in _files(data / "tmp") if path.name == "spark.properties"] == []
 
@@ -186,11 +186,8 @@ def _files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-def _others(path: Path) -> int:
-    """Return what other users may do with a file or directory."""
+def _mode(path: Path) -> int:
     try:
-        mode = path.stat().st_mode
+        return stat.S_IMODE(path.stat().st_mode)
     except FileNotFoundError:  # a temporary file
         return 0
-    # Spark makes its copies of jars executable, which without the right to read them is no use.
-    return stat.S_IMODE(mode) & (0o077 if stat.S_ISDIR(mode) else 0o066)

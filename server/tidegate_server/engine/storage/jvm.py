@@ -139,9 +139,16 @@ def _send_to_executors(spark: SparkSession, name: str, classes: Mapping[str, byt
     jar = Path(str(directory.getPath()), f"{name}.jar")
     with zipfile.ZipFile(jar, "w") as file:
         for each in classes:
-            file.writestr(f"{each.replace('.', '/')}.class", bytes(classes[each]))
+            # Without the time, the same classes make the same file: Spark rejects another one.
+            entry = zipfile.ZipInfo(f"{each.replace('.', '/')}.class")
+            file.writestr(entry, bytes(classes[each]))
     context: Any = spark.sparkContext._jsc
     context.addJar(jar.as_uri())
+    if context.sc().isLocal():
+        # The executor of this process copies the jar before its next task, and makes the copy
+        # executable for everybody.
+        context.parallelize(jvm.java.util.Collections.singletonList(0), 1).count()
+        Path(str(jvm.org.apache.spark.SparkFiles.get(jar.name))).chmod(0o600)
 
 
 def known_instance(name: str) -> Any | None:
