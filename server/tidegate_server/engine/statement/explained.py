@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate_server.engine.storage.jvm import java, kind
+from tidegate_server.engine.storage.jvm import kind, plan_only
 
 _COLUMNS: Final = ["plan"]
 
@@ -20,6 +20,4 @@ def require_planned(spark: SparkSession, frame: DataFrame) -> None:
         return
     command = frame._jdf.queryExecution().analyzed()
     if kind(command) == "ExplainCommand":
-        session: Any = spark._jsparkSession
-        skip = java(spark).org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
-        session.sessionState().executePlan(command.logicalPlan(), skip).executedPlan()
+        plan_only(spark, command.logicalPlan())

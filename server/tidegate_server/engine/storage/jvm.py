@@ -161,9 +161,21 @@ def analyze_only(spark: SparkSession, plan: Any) -> Any:
 
     :raises pyspark.errors.AnalysisException: if the plan is invalid.
     """
+    return _execution(spark, plan).analyzed()
+
+
+def plan_only(spark: SparkSession, plan: Any) -> Any:
+    """Return the physical plan of a parsed one without running the commands in it.
+
+    :raises pyspark.errors.AnalysisException: if the plan is invalid.
+    """
+    return _execution(spark, plan).executedPlan()
+
+
+def _execution(spark: SparkSession, plan: Any) -> Any:
     session: Any = spark._jsparkSession
     skip = java(spark).org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
-    return session.sessionState().executePlan(plan, skip).analyzed()
+    return session.sessionState().executePlan(plan, skip)
 
 
 def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
