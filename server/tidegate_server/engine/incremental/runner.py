@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
@@ -69,10 +69,6 @@ from tidegate_server.engine.storage.jvm import items
 # Up to this many rows, reading the whole table saves the job that collects the keys.
 _FEW = 250_000
 _KEY_LIMIT = 10_000
-_ADAPTIVE = "spark.sql.adaptive.enabled"
-_PARTITIONS = "spark.sql.shuffle.partitions"
-# With more, Spark should coalesce small ones.
-_FEW_PARTITIONS = 16
 _UNRECORDED = Obstacle(
     code=Reason.TOTALS_NOT_RECORDED, text="the last refresh recorded no totals of the groups"
 )
@@ -92,19 +88,6 @@ class DeclinedError(Exception):
 
 class _GroupsInDoubtError(Exception):
     """The stored groups and the change do not determine the new groups."""
-
-
-@contextmanager
-def planned_once(spark: SparkSession, few: bool) -> Iterator[None]:
-    """Disable adaptive execution for few rows: replanning after each stage would be most of a small
-    refresh's cost."""
-    before = spark.conf.get(_ADAPTIVE)
-    if few and int(spark.conf.get(_PARTITIONS) or 0) <= _FEW_PARTITIONS:
-        spark.conf.set(_ADAPTIVE, "false")
-    try:
-        yield
-    finally:
-        spark.conf.set(_ADAPTIVE, str(before))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 
@@ -17,12 +18,12 @@ from tidegate_server.engine.incremental.evidence import (
     evidence_of,
     gather,
 )
+from tidegate_server.engine.incremental.job_settings import job_settings
 from tidegate_server.engine.incremental.preconditions import NotFollowingError
 from tidegate_server.engine.incremental.runner import (
     DeclinedError,
     RefreshContext,
     StepRunner,
-    planned_once,
 )
 from tidegate_server.engine.planning.planner import (
     Evidence,
@@ -32,6 +33,7 @@ from tidegate_server.engine.planning.planner import (
 )
 from tidegate_server.engine.query.resolution import Tables
 from tidegate_server.engine.storage.commit_record import IncrementalState, RowPreconditions
+from tidegate_server.engine.storage.jvm import temporary_settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +48,8 @@ class IncrementalWork:
     the same."""
     rows_read: int = 0
     """The rows read according to the cost model."""
-    few: bool = False
-    """Whether the sources' change is small."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Spark's settings for the steps."""
     incremental: IncrementalState | None = None
     """The state to record, from which the next refresh continues."""
     preconditions: RowPreconditions | None = None
@@ -95,9 +97,14 @@ def _choose(
     if plan.strategy is not Strategy.INCREMENTAL:
         return IncrementalWork(plan=plan, recorded_in_vain=_in_vain(context, evidence))
     started = time.monotonic()
+    settings = job_settings(
+        context.spark,
+        rows=evidence.rows_in_sources + evidence.rows_in_table,
+        little_changed=evidence.few,
+    )
     runner = StepRunner(context, findings.changes, continuation, evidence, full, plan)
     try:
-        with planned_once(context.spark, evidence.few):
+        with temporary_settings(context.spark, settings):
             runner.run()
     except DeclinedError as declined:
         # The way that was chosen, not the one that the runner may have turned to.
@@ -110,7 +117,7 @@ def _choose(
         diff=runner.diff,
         content=runner.content,
         rows_read=work.rows_read,
-        few=evidence.few,
+        settings=settings,
         incremental=runner.incremental,
         preconditions=continuation.preconditions,
     )

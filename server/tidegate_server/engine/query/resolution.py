@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,7 +31,7 @@ from tidegate_server.engine.storage.base import (
 )
 from tidegate_server.engine.storage.commit_record import CommitRecord
 from tidegate_server.engine.storage.entries import entry_of
-from tidegate_server.engine.storage.jvm import items, java
+from tidegate_server.engine.storage.jvm import items, java, temporary_settings
 from tidegate_server.engine.storage.plain import fingerprint, forget_cached
 
 _GLOBAL_TEMPORARY = "global_temp"
@@ -287,7 +286,7 @@ class Tables:
         settings = self._differing_settings(view)
         identity = repr((body, sorted(settings.items()))).encode()
         name = f"__tidegate_view_{hashlib.sha256(identity).hexdigest()[:16]}"
-        with _with_settings(self.spark, settings):
+        with temporary_settings(self.spark, settings):
             self.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {quote_identifier(name)} AS {body}")
         self.registered.add(name)
         return quote_identifier(name)
@@ -511,20 +510,3 @@ def _parts_after_table(mention: Mention, name: TableName) -> tuple[str, ...] | N
         if len(parts) > len(table) and parts[: len(table)] == table:
             return mention.parts[len(table) :]
     return None
-
-
-@contextmanager
-def _with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Apply the modifiable settings until the block ends."""
-    usable = {key: value for key, value in settings.items() if spark.conf.isModifiable(key)}
-    before = {key: spark.conf.get(key, None) for key in usable}
-    try:
-        for key, value in usable.items():
-            spark.conf.set(key, value)
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, value)

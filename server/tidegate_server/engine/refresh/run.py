@@ -29,8 +29,8 @@ from tidegate_server.core.refresh.steps import (
 )
 from tidegate_server.engine.incremental.aggregate_state import compute_state
 from tidegate_server.engine.incremental.apply import apply, consolidate
+from tidegate_server.engine.incremental.job_settings import job_settings
 from tidegate_server.engine.incremental.preconditions import check_rows
-from tidegate_server.engine.incremental.runner import planned_once
 from tidegate_server.engine.incremental.strategy import IncrementalWork
 from tidegate_server.engine.incremental.top_n import compute_first_rows
 from tidegate_server.engine.jvm.errors import to_server_error
@@ -66,6 +66,7 @@ from tidegate_server.engine.storage.commit_record import (
     TooManyGroups,
 )
 from tidegate_server.engine.storage.content.region import mutable_rows
+from tidegate_server.engine.storage.jvm import temporary_settings
 from tidegate_server.engine.storage.plain import list_files
 from tidegate_server.engine.storage.sources import looked_up_once
 
@@ -154,7 +155,10 @@ def _execute(
                 seconds=time.monotonic() - began,
             )
             planned = with_steps(replace(planned, prepared=work))
-    return _outcome(planned, _compute_and_replace(planned, session, format, operation, resources))
+    settings = job_settings(session, rows=planned.query.rows, little_changed=False)
+    with temporary_settings(session, settings):
+        written = _compute_and_replace(planned, session, format, operation, resources)
+    return _outcome(planned, written)
 
 
 def _list_source_files(planned: PlannedRefresh) -> PlannedRefresh:
@@ -191,7 +195,7 @@ def _commit_prepared(
     if last is None:
         raise AssertionError("an incremental refresh continues from another one")
     record = planned.record(incremental=prepared.incremental, preconditions=prepared.preconditions)
-    with planned_once(session, prepared.few):
+    with temporary_settings(session, prepared.settings):
         if isinstance(planned.plan.steps[-1], ReplaceRows):
             return _replace_content(planned, session, format, record, last)
         diff, appends = prepared.diff, isinstance(planned.plan.steps[-1], AppendRows)

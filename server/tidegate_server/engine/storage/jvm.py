@@ -52,6 +52,23 @@ def _root(jvm: Any) -> Java:
     return Java(jvm)
 
 
+@contextmanager
+def temporary_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Apply the modifiable settings until the block ends."""
+    usable = {key: value for key, value in settings.items() if session.conf.isModifiable(key)}
+    before = {key: session.conf.get(key, None) for key in usable}
+    try:
+        for key, value in usable.items():
+            session.conf.set(key, value)
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                session.conf.unset(key)
+            else:
+                session.conf.set(key, value)
+
+
 def is_instance(jvm: Any, value: Any, name: str) -> bool:
     """Say whether a Java object is an instance of a class."""
     return bool(jvm.java.lang.Class.forName(name).isInstance(value))

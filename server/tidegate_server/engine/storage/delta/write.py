@@ -13,7 +13,13 @@ from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.base import Written
 from tidegate_server.engine.storage.delta.commits import Commit
 from tidegate_server.engine.storage.delta.partitions import check_partitions
-from tidegate_server.engine.storage.jvm import active_session, items, java, scala_object
+from tidegate_server.engine.storage.jvm import (
+    active_session,
+    items,
+    java,
+    scala_object,
+    temporary_settings,
+)
 
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
@@ -108,18 +114,10 @@ def transaction(
     The transaction fails if an epoch is committed after the snapshot and before its end.
     """
     jvm = java(session)
-    before = session.conf.get(_METADATA, None)
-    session.conf.set(_METADATA, metadata)
-    try:
-        with active_session(session):
-            some = jvm.scala.Option.apply(snapshot)
-            begun = snapshot.deltaLog().startTransaction(_nothing(jvm), some)
-            yield None if _newest_epoch(begun, snapshot, order) >= order.epoch else begun
-    finally:
-        if before is None:
-            session.conf.unset(_METADATA)
-        else:
-            session.conf.set(_METADATA, before)
+    with temporary_settings(session, {_METADATA: metadata}), active_session(session):
+        some = jvm.scala.Option.apply(snapshot)
+        begun = snapshot.deltaLog().startTransaction(_nothing(jvm), some)
+        yield None if _newest_epoch(begun, snapshot, order) >= order.epoch else begun
 
 
 def _newest_epoch(begun: Any, snapshot: Any, order: RefreshOrder) -> int:

@@ -1,0 +1,35 @@
+"""Spares Spark's small jobs the preparations that pay only for many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+_ADAPTIVE = "spark.sql.adaptive.enabled"
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_PROJECTIONS = "spark.sql.codegen.factoryMode"
+
+# With more, Spark should coalesce small ones.
+_FEW_PARTITIONS = 16
+# Up to this many, interpreting projections takes less time than compiling them.
+_FEW_ROWS = 300_000
+
+
+def job_settings(spark: SparkSession, *, rows: int, little_changed: bool) -> Mapping[str, str]:
+    """Return Spark's settings for the jobs of a refresh; none if they process many rows.
+
+    Replanning after each stage, and generating the code of projections again in each task, also in
+    jobs over Delta's log, would be most of a small refresh's cost. Scans, filters, joins and most
+    aggregates are compiled as a whole all the same, whatever they turn out to process.
+
+    :param rows: those of the stored tables that the jobs read, estimated; 0 if they read none.
+    :param little_changed: whether few of them have changed since the last refresh, so that few rows
+        are left after the scans.
+    """
+    settings = {}
+    if little_changed and int(spark.conf.get(_PARTITIONS) or 0) <= _FEW_PARTITIONS:
+        settings[_ADAPTIVE] = "false"
+    if little_changed or 0 < rows <= _FEW_ROWS:
+        settings[_PROJECTIONS] = "NO_CODEGEN"
+    return settings
