@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.answers import Progress
 from tidegate_server.core.model.runs import RunMetrics
-from tidegate_server.engine.storage.jvm import count_executors, items, java
+from tidegate_server.engine.storage.jvm import compiled_instance, count_executors, java_source
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Operations:
 
     def __init__(self, spark: SparkSession) -> None:
         self._context: Any = spark.sparkContext._jsc.sc()
-        self._java: Any = java(spark)
+        self._tasks = _tasks(spark)
         self._local = bool(self._context.isLocal())
         self._ui: str | None = spark.sparkContext.uiWebUrl
         self._lock = threading.Lock()
@@ -114,22 +114,18 @@ class Operations:
 
     def progress(self, operation_id: str) -> Progress | None:
         """Return the progress of the operation's Spark jobs; None before the first one."""
-        tracker = self._context.statusTracker()
-        jobs = list(tracker.getJobIdsForTag(operation_id))
-        infos = [
-            info.get()
-            for s in _stages(tracker, jobs)
-            if (info := tracker.getStageInfo(s)).isDefined()
-        ]
-        if not infos:
+        found = self._tasks.progress(self._context, operation_id)
+        if found is None:
             return None
+        first_job, *counts = map(int, found.split())
+        stages_done, stages_total, tasks_done, tasks_running, tasks_total = counts
         return Progress(
-            stages_done=sum(i.numCompletedTasks() >= i.numTasks() for i in infos),
-            stages_total=len(infos),
-            tasks_done=sum(i.numCompletedTasks() for i in infos),
-            tasks_running=sum(i.numActiveTasks() for i in infos),
-            tasks_total=sum(i.numTasks() for i in infos),
-            tracking_url=f"{self._ui}/jobs/job/?id={min(jobs)}" if self._ui else "",
+            stages_done=stages_done,
+            stages_total=stages_total,
+            tasks_done=tasks_done,
+            tasks_running=tasks_running,
+            tasks_total=tasks_total,
+            tracking_url=f"{self._ui}/jobs/job/?id={first_job}" if self._ui else "",
         )
 
     def starves(self, operation_id: str) -> bool:
@@ -146,32 +142,19 @@ class Operations:
         Spark keeps only a few hundred jobs and stages. If an operation has more, the figures cover
         the latest ones.
         """
-        tracker = self._context.statusTracker()
-        jobs = sorted(tracker.getJobIdsForTag(operation.id))
-        attempts = [a for stage in _stages(tracker, jobs) for a in self._attempts(stage)]
+        found = self._tasks.totals(self._context, operation.id)
+        executor_ms, peak_memory, *jobs = map(int, found.split())
         return replace(
-            metrics,
-            spark_job_ids=tuple(jobs),
-            executor_ms=sum(a.executorRunTime() for a in attempts),
-            peak_memory=max((a.peakExecutionMemory() for a in attempts), default=0),
+            metrics, spark_job_ids=tuple(jobs), executor_ms=executor_ms, peak_memory=peak_memory
         )
 
-    def _attempts(self, stage: int) -> Iterator[Any]:
-        """Return the attempts of a stage, without their tasks."""
-        statuses, quantiles = self._java.java.util.ArrayList(), self._java.scala.Array
-        store, none = self._context.statusStore(), quantiles.emptyDoubleArray()
-        return items(store.stageData(stage, False, statuses, False, none))
 
-
-def _stages(tracker: Any, jobs: Iterable[int]) -> set[int]:
-    """Return the stages of the jobs; those that Spark no longer keeps are missing."""
-    infos = (tracker.getJobInfo(job) for job in jobs)
-    return {stage for info in infos if info.isDefined() for stage in info.get().stageIds()}
-
-
-def running_tasks(tracker: Any, operation_id: str) -> int:
+def count_running_tasks(spark: SparkSession, operation_id: str) -> int:
     """Return how many tasks of an operation's Spark jobs are running."""
-    infos = (
-        tracker.getStageInfo(s) for s in _stages(tracker, tracker.getJobIdsForTag(operation_id))
+    return int(_tasks(spark).running(spark.sparkContext._jsc.sc(), operation_id))
+
+
+def _tasks(spark: SparkSession) -> Any:
+    return compiled_instance(
+        spark, "tidegate.OperationTasks", java_source(__package__, "OperationTasks")
     )
-    return sum(info.get().numActiveTasks() for info in infos if info.isDefined())

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName, qualify
 from tidegate_server.engine.query.resolution import Place, current_place
-from tidegate_server.engine.session.operations import running_tasks
+from tidegate_server.engine.session.operations import count_running_tasks
 from tidegate_server.engine.statement.targets import (
     CopyTarget,
     NewTarget,
@@ -188,9 +188,8 @@ def _file_system(spark: SparkSession, claim: _Claim) -> Any:
 
 def _wait_for_tasks(spark: SparkSession, operation_id: str) -> None:
     """Wait until the tasks of a failed operation have ended, at most for some seconds."""
-    context: Any = spark.sparkContext._jsc.sc()
     deadline = time.monotonic() + _TASKS_SECONDS
-    while running_tasks(context.statusTracker(), operation_id):
+    while count_running_tasks(spark, operation_id):
         if time.monotonic() > deadline:
             logger.warning("tasks of %s are still running after its failure", operation_id)
             return
