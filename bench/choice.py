@@ -53,7 +53,7 @@ LARGE_SHAPES = {
     "ORDER BY amt DESC, id) AS place FROM fact) WHERE place <= 3",
 }
 """Those of the fixed cells. No price was fitted on them, and no random cell has them."""
-_QUERIES = {**SHAPES, **LARGE_SHAPES}
+QUERIES = {**SHAPES, **LARGE_SHAPES}
 CHANGES = ("append", "update keys", "update scattered", "delete keys")
 LAYOUTS = ("plain", "clustered", "partitioned")
 
@@ -174,7 +174,7 @@ def main() -> int:
         for data, cells in chosen:
             print(f"{data.rows:,} rows, {data.strings} strings, {data.keys:,} keys, {data.layout}")
             for cell in cells:
-                _make_sources(connection, data)
+                make_sources(connection, data)
                 found = list(_measure(connection, cell, options.turns))
                 _print(found)
                 turns += found
@@ -188,13 +188,13 @@ def main() -> int:
 def _warm_up(connection: tidegate.Connection) -> None:
     """Refresh small tables first: a JVM that has just started takes several times as long."""
     data = Data(rows=10_000, strings=1, rows_per_key=100, layout="plain")
-    _make_sources(connection, data)
+    make_sources(connection, data)
     for shape in SHAPES:
         cell = Cell(data=data, shape=shape, change="update keys", share=0.01)
         list(_measure(connection, cell, 1))
 
 
-def _make_sources(connection: tidegate.Connection, data: Data) -> None:
+def make_sources(connection: tidegate.Connection, data: Data) -> None:
     strings = "".join(f", s{n} STRING" for n in range(data.strings))
     values = "".join(f", substr(sha1(concat(id, '-', {n})), 1, 12)" for n in range(data.strings))
     layout = "PARTITIONED BY (p)" if data.layout == "partitioned" else ""
@@ -222,12 +222,12 @@ def _measure(connection: tidegate.Connection, cell: Cell, turns: int) -> Iterato
         run(
             connection,
             f"CREATE MATERIALIZED TABLE {table} FRESHNESS = INTERVAL '1' DAY "
-            f"AS {_QUERIES[cell.shape]}",
+            f"AS {QUERIES[cell.shape]}",
         )
         run(connection, f"ALTER MATERIALIZED TABLE {table} SUSPEND")
         run(connection, f"ALTER MATERIALIZED TABLE {table} REFRESH")
     for number in range(turns):
-        run(connection, _change(cell, number))
+        run(connection, change_statement(cell, number))
         # Else the first refresh would read Delta's log for all of them.
         run(connection, "SELECT count(*) FROM fact WHERE id = 0")
         taken, kinds = {}, list(tables)
@@ -244,11 +244,11 @@ def _measure(connection: tidegate.Connection, cell: Cell, turns: int) -> Iterato
             reason=chosen.reason,
         )
     for table in tables.values():
-        require_equal(connection, table, _QUERIES[cell.shape])
+        require_equal(connection, table, QUERIES[cell.shape])
         run(connection, f"DROP MATERIALIZED TABLE {table}")
 
 
-def _change(cell: Cell, number: int) -> str:
+def change_statement(cell: Cell, number: int) -> str:
     """Return a statement that changes about the share of the rows, each time others."""
     data = cell.data
     rows, keys = max(round(data.rows * cell.share), 1), max(round(data.keys * cell.share), 1)
