@@ -195,6 +195,7 @@ def _warm_up(connection: tidegate.Connection) -> None:
 
 
 def make_sources(connection: tidegate.Connection, data: Data) -> None:
+    """Create the fact table and its dimension in place of earlier ones."""
     strings = "".join(f", s{n} STRING" for n in range(data.strings))
     values = "".join(f", substr(sha1(concat(id, '-', {n})), 1, 12)" for n in range(data.strings))
     layout = "PARTITIONED BY (p)" if data.layout == "partitioned" else ""
@@ -219,17 +220,9 @@ def make_sources(connection: tidegate.Connection, data: Data) -> None:
 def _measure(connection: tidegate.Connection, cell: Cell, turns: int) -> Iterator[Turn]:
     tables = {"FULL": "mt_full", "INCREMENTAL": "mt_incremental", "": "mt_chosen"}
     for table in tables.values():
-        run(
-            connection,
-            f"CREATE MATERIALIZED TABLE {table} FRESHNESS = INTERVAL '1' DAY "
-            f"AS {QUERIES[cell.shape]}",
-        )
-        run(connection, f"ALTER MATERIALIZED TABLE {table} SUSPEND")
-        run(connection, f"ALTER MATERIALIZED TABLE {table} REFRESH")
+        make_table(connection, table, cell)
     for number in range(turns):
-        run(connection, change_statement(cell, number))
-        # Else the first refresh would read Delta's log for all of them.
-        run(connection, "SELECT count(*) FROM fact WHERE id = 0")
+        change_rows(connection, cell, number)
         taken, kinds = {}, list(tables)
         for kind in kinds[number % 3 :] + kinds[: number % 3]:
             taken[kind] = refresh(connection, tables[kind], kind)
@@ -248,8 +241,27 @@ def _measure(connection: tidegate.Connection, cell: Cell, turns: int) -> Iterato
         run(connection, f"DROP MATERIALIZED TABLE {table}")
 
 
-def change_statement(cell: Cell, number: int) -> str:
-    """Return a statement that changes about the share of the rows, each time others."""
+def make_table(connection: tidegate.Connection, table: str, cell: Cell) -> None:
+    """Create a materialized table that is refreshed only on demand, and refresh it once."""
+    for statement in (
+        (
+            f"CREATE MATERIALIZED TABLE {table} FRESHNESS = INTERVAL '1' DAY "
+            f"AS {QUERIES[cell.shape]}"
+        ),
+        f"ALTER MATERIALIZED TABLE {table} SUSPEND",
+        f"ALTER MATERIALIZED TABLE {table} REFRESH",
+    ):
+        run(connection, statement)
+
+
+def change_rows(connection: tidegate.Connection, cell: Cell, number: int) -> None:
+    """Change about the share of the rows, each time others."""
+    run(connection, _change(cell, number))
+    # Else the first refresh would read Delta's log for all of them.
+    run(connection, "SELECT count(*) FROM fact WHERE id = 0")
+
+
+def _change(cell: Cell, number: int) -> str:
     data = cell.data
     rows, keys = max(round(data.rows * cell.share), 1), max(round(data.keys * cell.share), 1)
     low = number * keys % data.keys

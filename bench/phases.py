@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from choice import CHANGES, QUERIES, Cell, Data, change_statement, make_sources
-from facts import refresh, run
+from choice import CHANGES, QUERIES, Cell, Data, change_rows, make_sources, make_table
+from facts import refresh
 from servers import SETTINGS, machine, tidegate_server
 
 import tidegate
@@ -92,16 +92,9 @@ def _measure(
     used: dict[str, float] = defaultdict(float)
     with tidegate.connect(host="127.0.0.1", port=port, user="bench") as connection:
         make_sources(connection, cell.data)
-        run(
-            connection,
-            f"CREATE MATERIALIZED TABLE {_TABLE} FRESHNESS = INTERVAL '1' DAY "
-            f"AS {QUERIES[cell.shape]}",
-        )
-        run(connection, f"ALTER MATERIALIZED TABLE {_TABLE} SUSPEND")
-        run(connection, f"ALTER MATERIALIZED TABLE {_TABLE} REFRESH")
+        make_table(connection, _TABLE, cell)
         for number in range(_WARM + options.turns):
-            run(connection, change_statement(cell, number))
-            run(connection, "SELECT count(*) FROM fact WHERE id = 0")
+            change_rows(connection, cell, number)
             before, began = _processor_seconds(pid), time.time()
             seconds = refresh(connection, _TABLE, options.kind).seconds
             if number >= _WARM:

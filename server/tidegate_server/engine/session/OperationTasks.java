@@ -1,6 +1,7 @@
 package tidegate;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Iterator;
 import java.util.TreeSet;
 import org.apache.spark.SparkContext;
@@ -22,7 +23,8 @@ public class OperationTasks {
   /** Returns the number of tasks that are running. */
   public int running(SparkContext context, String operation) {
     int running = 0;
-    for (Object one : stages(context.statusTracker(), operation)) {
+    SparkStatusTracker tracker = context.statusTracker();
+    for (Object one : stages(tracker, tracker.getJobIdsForTag(operation))) {
       running += ((SparkStageInfo) one).numActiveTasks();
     }
     return running;
@@ -34,8 +36,9 @@ public class OperationTasks {
    */
   public String progress(SparkContext context, String operation) {
     SparkStatusTracker tracker = context.statusTracker();
+    int[] jobs = tracker.getJobIdsForTag(operation);
     int stages = 0, stagesDone = 0, tasks = 0, tasksDone = 0, running = 0;
-    for (Object one : stages(tracker, operation)) {
+    for (Object one : stages(tracker, jobs)) {
       SparkStageInfo stage = (SparkStageInfo) one;
       stages++;
       if (stage.numCompletedTasks() >= stage.numTasks()) stagesDone++;
@@ -44,7 +47,6 @@ public class OperationTasks {
       running += stage.numActiveTasks();
     }
     if (stages == 0) return null;
-    int[] jobs = tracker.getJobIdsForTag(operation);
     int first = Integer.MAX_VALUE;
     for (int i = 0; i < jobs.length; i++) first = Math.min(first, jobs[i]);
     return first + " " + stagesDone + " " + stages + " " + tasksDone + " " + running + " " + tasks;
@@ -57,8 +59,9 @@ public class OperationTasks {
   public String totals(SparkContext context, String operation) {
     SparkStatusTracker tracker = context.statusTracker();
     AppStatusStore store = context.statusStore();
+    int[] jobs = tracker.getJobIdsForTag(operation);
     long milliseconds = 0, memory = 0;
-    for (Object one : stages(tracker, operation)) {
+    for (Object one : stages(tracker, jobs)) {
       int number = ((SparkStageInfo) one).stageId();
       Seq attempts = store.stageData(number, false, new ArrayList(), false, new double[0]);
       for (int i = 0; i < attempts.length(); i++) {
@@ -68,17 +71,14 @@ public class OperationTasks {
       }
     }
     StringBuilder found = new StringBuilder().append(milliseconds).append(' ').append(memory);
-    TreeSet jobs = new TreeSet();
-    int[] all = tracker.getJobIdsForTag(operation);
-    for (int i = 0; i < all.length; i++) jobs.add(Integer.valueOf(all[i]));
-    for (Object job : jobs) found.append(' ').append(job);
+    Arrays.sort(jobs);
+    for (int i = 0; i < jobs.length; i++) found.append(' ').append(jobs[i]);
     return found.toString();
   }
 
-  /** Returns the stages of the operation's jobs; those that Spark no longer keeps are missing. */
-  private static ArrayList stages(SparkStatusTracker tracker, String operation) {
+  /** Returns the stages of jobs; those that Spark no longer keeps are missing. */
+  private static ArrayList stages(SparkStatusTracker tracker, int[] jobs) {
     TreeSet numbers = new TreeSet();
-    int[] jobs = tracker.getJobIdsForTag(operation);
     for (int i = 0; i < jobs.length; i++) {
       Option job = tracker.getJobInfo(jobs[i]);
       if (!job.isDefined()) continue;

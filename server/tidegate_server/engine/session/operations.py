@@ -54,7 +54,7 @@ class Operations:
 
     def __init__(self, spark: SparkSession) -> None:
         self._context: Any = spark.sparkContext._jsc.sc()
-        self._tasks = _tasks(spark)
+        self._spark = spark
         self._local = bool(self._context.isLocal())
         self._ui: str | None = spark.sparkContext.uiWebUrl
         self._lock = threading.Lock()
@@ -114,7 +114,7 @@ class Operations:
 
     def progress(self, operation_id: str) -> Progress | None:
         """Return the progress of the operation's Spark jobs; None before the first one."""
-        found = self._tasks.progress(self._context, operation_id)
+        found = _tasks(self._spark).progress(self._context, operation_id)
         if found is None:
             return None
         first_job, *counts = map(int, found.split())
@@ -142,7 +142,7 @@ class Operations:
         Spark keeps only a few hundred jobs and stages. If an operation has more, the figures cover
         the latest ones.
         """
-        found = self._tasks.totals(self._context, operation.id)
+        found = _tasks(self._spark).totals(self._context, operation.id)
         executor_ms, peak_memory, *jobs = map(int, found.split())
         return replace(
             metrics, spark_job_ids=tuple(jobs), executor_ms=executor_ms, peak_memory=peak_memory
