@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from py4j.java_gateway import JavaClass, JavaMember, JavaPackage
@@ -126,6 +127,7 @@ def java_source(package: str, name: str) -> str:
 
 
 _instances: dict[str, Any] = {}
+_compiling = Lock()
 
 
 def compiled_instance(
@@ -139,14 +141,22 @@ def compiled_instance(
     :param executors: whether executors load the class, too.
     """
     if name not in _instances:
-        known = spark._jsparkSession if uses is None else uses
-        compiler = java(spark).org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(known.getClass().getClassLoader())
-        compiler.cook(source)
-        if executors:
-            _send_to_executors(spark, name, compiler.getBytecodes())
-        _instances[name] = compiler.getClassLoader().loadClass(name).newInstance()
+        # py4j remembers methods by the name of their class, so that of two classes with the same
+        # name, which two threads would compile, calls of one fail.
+        with _compiling:
+            if name not in _instances:
+                _instances[name] = _compile(spark, name, source, uses, executors=executors)
     return _instances[name]
+
+
+def _compile(spark: SparkSession, name: str, source: str, uses: Any, *, executors: bool) -> Any:
+    known = spark._jsparkSession if uses is None else uses
+    compiler = java(spark).org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(known.getClass().getClassLoader())
+    compiler.cook(source)
+    if executors:
+        _send_to_executors(spark, name, compiler.getBytecodes())
+    return compiler.getClassLoader().loadClass(name).newInstance()
 
 
 def _send_to_executors(spark: SparkSession, name: str, classes: Mapping[str, bytes]) -> None:
