@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,9 +116,11 @@ def _processor_seconds(pid: int) -> Mapping[str, float]:
             found[kind] += times.user + times.system
             continue
         for thread in process.threads():
-            name = Path(f"/proc/{process.pid}/task/{thread.id}/comm").read_text("utf-8")
-            kinds = (kind for start, kind in _KINDS.items() if name.startswith(start))
-            found[next(kinds, "other threads of the JVM")] += thread.user_time + thread.system_time
+            with suppress(FileNotFoundError):  # the thread may have ended
+                name = Path(f"/proc/{process.pid}/task/{thread.id}/comm").read_text("utf-8")
+                kinds = (kind for start, kind in _KINDS.items() if name.startswith(start))
+                kind = next(kinds, "other threads of the JVM")
+                found[kind] += thread.user_time + thread.system_time
     return found
 
 

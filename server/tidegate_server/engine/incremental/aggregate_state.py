@@ -385,5 +385,5 @@ def _readable(fields: Sequence[T.StructField]) -> Iterator[str]:
 
 def _restore(spark: SparkSession, text: str, fields: Sequence[T.StructField]) -> DataFrame:
     lists = F.explode(F.from_json(F.lit(text), "ARRAY<ARRAY<STRING>>"))
-    values = (from_text(F.col("v")[n], f.dataType).alias(f.name) for n, f in enumerate(fields))
-    return spark.sql("SELECT 1").select(lists.alias("v")).select(*values)
+    values = (f"{from_text(f'v[{n}]', f.dataType)} AS {f.name}" for n, f in enumerate(fields))
+    return spark.sql("SELECT 1").select(lists.alias("v")).selectExpr(*values)

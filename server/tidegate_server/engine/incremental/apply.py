@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
-from operator import and_
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
@@ -34,6 +33,7 @@ from tidegate_server.engine.storage.exact import (
     from_text,
     quote_column,
     sum_weights,
+    text_sql,
 )
 from tidegate_server.engine.storage.row_change import COPIES, ROW_ID, RowChange, repeat_rows
 
@@ -229,7 +229,7 @@ def _commit(
     if not diff.removed and not diff.added:
         return format.advance(session, order, record, base=base)
     if not diff.removed:
-        rows = repeat_rows(changed, tuple(_table_fields(changed)), F.col(WEIGHT))
+        rows = repeat_rows(changed, tuple(_table_fields(changed)))
         broken = _check_assertions(
             session, format, order, record, lambda stored: stored.unionByName(rows)
         )
@@ -279,20 +279,20 @@ def _table(session: SparkSession, format: TableFormat, order: RefreshOrder) -> D
 
 def _within(changed: DataFrame, diff: ConsolidatedDelta) -> Column:
     """Return the ranges of removed rows, which let Delta skip files of the table."""
-    if not diff.ranged:
-        return F.lit(True)
-    bounds = (_bounds(number, field, diff.row) for number, field in _range_columns(changed))
-    return reduce(and_, bounds, F.lit(True))
+    ranged = _range_columns(changed) if diff.ranged else ()
+    bounds = (_bounds(number, field, diff.row) for number, field in ranged)
+    return F.expr(" AND ".join(bounds) or "true")
 
 
-def _bounds(number: int, field: T.StructField, row: Row) -> Column:
+def _bounds(number: int, field: T.StructField, row: Row) -> str:
     low, high, nulls = (row[f"{part}{number}"] for part in ("low", "high", "null"))
-    column = column_named(field.name, "t")
+    column = quote_column(field.name, "t")
     if low is None:
-        return column.isNull()
-    first, last = (from_text(F.lit(bound), field.dataType) for bound in (low, high))
-    inside = column.between(first, last)
-    return inside | column.isNull() if nulls else inside
+        return f"{column} IS NULL"
+    first, last = (from_text(text_sql(bound), field.dataType) for bound in (low, high))
+    # Not BETWEEN, which Spark replaces only after its analysis: Delta's statistics come earlier.
+    inside = f"{column} >= {first} AND {column} <= {last}"
+    return f"({inside} OR {column} IS NULL)" if nulls else inside
 
 
 def _range_columns(rows: DataFrame) -> Iterator[tuple[int, T.StructField]]:

@@ -63,7 +63,7 @@ from tidegate_server.engine.storage.commit_record import (
     IncrementalState,
     RecordedRefresh,
 )
-from tidegate_server.engine.storage.exact import column_named
+from tidegate_server.engine.storage.exact import quote_column
 from tidegate_server.engine.storage.jvm import items
 
 # Up to this many rows, reading the whole table saves the job that collects the keys.
@@ -419,7 +419,7 @@ class StepRunner:
     def _in_query_order(self, frame: DataFrame, *carried: str) -> DataFrame:
         """Return the table's columns in the query's order."""
         columns = (*self.context.order.columns, *carried)
-        return frame.select(*(column_named(column) for column in columns))
+        return frame.selectExpr(*map(quote_column, columns))
 
 
 def _need(value: T | None) -> T:

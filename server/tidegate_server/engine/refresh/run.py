@@ -86,27 +86,15 @@ def refresh(
         the policy forbids a necessary full refresh, MT_SOURCE_NOT_FOUND or MT_SOURCE_CHANGED
         naming a source, OPERATION_CANCELED, or Spark's error for the query.
     """
-    nothing = analyzed_queries.nothing_to_do(order, task, spark, format)
-    if nothing is not None:
-        return _without_work(*nothing)
-    session = spark.newSession()
-    apply_settings(session, order.settings)
-    with release_references():
-        return _refresh(order, task, session, format, operation)
-
-
-def _refresh(
-    order: RefreshOrder,
-    task: Recompute,
-    session: SparkSession,
-    format: TableFormat,
-    operation: Operation,
-) -> RefreshOutcome:
-    if is_streaming(order.sources):
-        return ingest(order, task, session, format, operation)
     began = time.monotonic()
-    with ExitStack() as resources:
-        with looked_up_once(session, order.tables):
+    with release_references(), ExitStack() as resources:
+        if is_streaming(order.sources):
+            return ingest(order, task, _session(order, spark), format, operation)
+        with looked_up_once(spark, order.tables):
+            nothing = analyzed_queries.nothing_to_do(order, task, spark, format)
+            if nothing is not None:
+                return _without_work(*nothing)
+            session = _session(order, spark)
             planned = plan_recompute(order, task, session, format, operation.check, resources)
         plan, last = planned.plan, planned.last
         pause_at(Point.AFTER_VERSIONS)
@@ -123,6 +111,12 @@ def _refresh(
         operation.check()
         outcome = _execute(planned, session, format, operation, resources, began)
         return replace(outcome, sources=planned.order.sources)
+
+
+def _session(order: RefreshOrder, spark: SparkSession) -> SparkSession:
+    session = spark.newSession()
+    apply_settings(session, order.settings)
+    return session
 
 
 def _execute(

@@ -20,7 +20,6 @@ from tidegate_server.engine.query.resolution import Tables, fingerprint_of
 from tidegate_server.engine.storage.base import TableFormat
 from tidegate_server.engine.storage.commit_record import RecordedRefresh
 from tidegate_server.engine.storage.jvm import java
-from tidegate_server.engine.storage.sources import looked_up_once
 
 _MOST = 10_000
 _QUALIFIED_CALL = re.compile(r"\.\s*(?:`(?:[^`]|``)+`|\w+)\s*\(")
@@ -79,8 +78,7 @@ class AnalyzedQueries:
             seen = self._seen.get(order.table_id)
         if seen is None or seen.definition != _definition(order):
             return None
-        with looked_up_once(spark, order.tables):
-            return _still(seen, order, task, spark, format)
+        return _still(seen, order, task, spark, format)
 
 
 def _still(

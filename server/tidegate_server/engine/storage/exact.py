@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
 from tidegate_server.core.model.names import quote_identifier
+from tidegate_server.engine.storage.table_sql import type_sql
 
 WEIGHT = "__weight"
 
@@ -83,11 +84,16 @@ def as_text(value: str, type: T.DataType) -> str:
     return f"CAST({f'unix_micros({value})' if instant else value} AS STRING)"
 
 
-def from_text(text: Column, type: T.DataType) -> Column:
-    """Return the value of a text made by :func:`as_text`."""
+def from_text(text: str, type: T.DataType) -> str:
+    """Return SQL for the value of a text made by :func:`as_text`; both are in SQL."""
     if isinstance(type, T.TimestampType):
-        return F.timestamp_micros(text.cast("bigint"))
-    return text.cast(type)
+        return f"timestamp_micros(CAST({text} AS BIGINT))"
+    return f"CAST({text} AS {type_sql(type)})"
+
+
+def text_sql(text: str) -> str:
+    """Return SQL for a text, which means the same with every setting of Spark's parser."""
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"
 
 
 def same(left: str, right: str, fields: Iterable[T.StructField]) -> Column:

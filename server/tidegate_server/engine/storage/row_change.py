@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
-from tidegate_server.engine.storage.exact import WEIGHT, column_named, same
+from tidegate_server.engine.storage.exact import WEIGHT, quote_column, same
 
 ROW_ID = "__id"
 COPIES = "__copies"
@@ -36,7 +36,7 @@ class RowChange:
     @property
     def removed_rows(self) -> DataFrame:
         """The rows with copies to remove, broadcast if they are few."""
-        rows = self.rows.where(F.col(WEIGHT) < 0)
+        rows = self.rows.where(f"{WEIGHT} < 0")
         return F.broadcast(rows) if self.few else rows
 
     def apply_to(self, stored: DataFrame) -> DataFrame:
@@ -45,23 +45,24 @@ class RowChange:
 
     def inserted_rows(self) -> DataFrame:
         """Return the added rows, each as often as it is added."""
-        return repeat_rows(self.rows.where(F.col(WEIGHT) > 0), self.fields, F.col(WEIGHT))
+        return repeat_rows(self.rows.where(f"{WEIGHT} > 0"), self.fields)
 
     def remaining_rows(self, stored: DataFrame) -> DataFrame:
         """Return the stored rows that stay: those that do not change, and remaining copies."""
         table, gone = stored.alias("t"), self.removed_rows.alias("s")
         equal = same("t", "s", self.fields)
-        columns = [column_named(field.name, "t").alias(field.name) for field in self.fields]
-        others = table.join(gone, equal, "left_anti").select(*columns)
+        columns = [quote_column(field.name, "t") for field in self.fields]
+        others = table.join(gone, equal, "left_anti").selectExpr(*columns)
         if self.unique:
             return others
-        copy = F.row_number().over(Window.partitionBy(f"s.{ROW_ID}").orderBy(F.lit(1)))
+        copy = F.expr(f"row_number() OVER (PARTITION BY s.{ROW_ID} ORDER BY 1)")
         more = table.join(gone, equal).withColumn(COPIES, copy)
-        more = more.where(F.col(COPIES) > -F.col(f"s.{WEIGHT}"))
-        return others.unionAll(more.select(*columns))
+        more = more.where(f"{COPIES} > -s.{WEIGHT}")
+        return others.unionAll(more.selectExpr(*columns))
 
 
-def repeat_rows(rows: DataFrame, fields: tuple[T.StructField, ...], times: Column) -> DataFrame:
-    """Return each row ``times`` times, with the columns of ``fields``."""
-    columns = [column_named(field.name) for field in fields]
-    return rows.withColumn(COPIES, F.explode(F.sequence(F.lit(1), times))).select(*columns)
+def repeat_rows(rows: DataFrame, fields: tuple[T.StructField, ...]) -> DataFrame:
+    """Return each row as often as its weight says, with the columns of ``fields``."""
+    columns = [quote_column(field.name) for field in fields]
+    copies = F.expr(f"explode(sequence(1L, {WEIGHT}))")
+    return rows.withColumn(COPIES, copies).selectExpr(*columns)

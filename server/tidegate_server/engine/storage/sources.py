@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,10 +17,13 @@ from tidegate_server.engine.storage.base import (
     TableState,
     is_foreign,
 )
+from tidegate_server.engine.storage.delta.tables import updating_once
 from tidegate_server.engine.storage.entries import cache_entries
 from tidegate_server.engine.storage.iceberg.sources import IcebergSources
 from tidegate_server.engine.storage.iceberg.tables import loading_once
 from tidegate_server.engine.storage.python_sources import PythonSources
+
+_states: ContextVar[dict[TableName, TableState | None] | None] = ContextVar("states", default=None)
 
 
 class Sources:
@@ -32,7 +36,12 @@ class Sources:
         self._python = PythonSources(spark)
 
     def find(self, name: TableName) -> TableState | None:
-        return self._of(name).find(name)
+        known = _states.get()
+        if known is None:
+            return self._of(name).find(name)
+        if name not in known:
+            known[name] = self._of(name).find(name)
+        return known[name]
 
     def commit_id(self, name: TableName, version: int) -> str | None:
         return self._of(name).commit_id(name, version)
@@ -72,6 +81,14 @@ class Sources:
 
 @contextmanager
 def looked_up_once(spark: SparkSession, names: Iterable[TableName]) -> Iterator[None]:
-    """Look up each table once in this thread until the block ends; see :func:`cache_entries`."""
-    with cache_entries(spark, names), loading_once():
-        yield
+    """Look up each table once in this thread until the block ends.
+
+    Everything in the block then reads the same version. Nothing may be written based on what it
+    looks up; see :func:`cache_entries`.
+    """
+    with cache_entries(spark, names), loading_once(), updating_once():
+        token = _states.set({})
+        try:
+            yield
+        finally:
+            _states.reset(token)

@@ -20,7 +20,7 @@ from tidegate_server.engine.storage.delta.files import known_bytes, known_files,
 from tidegate_server.engine.storage.delta.partitions import check_partitions
 from tidegate_server.engine.storage.delta.tables import path_of
 from tidegate_server.engine.storage.delta.write import commit, transaction
-from tidegate_server.engine.storage.exact import WEIGHT, column_named, same
+from tidegate_server.engine.storage.exact import WEIGHT, quote_column, same
 from tidegate_server.engine.storage.jvm import items, java, kind
 from tidegate_server.engine.storage.row_change import RowChange
 
@@ -120,13 +120,12 @@ def _with_feed(kept: DataFrame, change: RowChange) -> DataFrame:
 
     Only rows of the change feed have a change type; an added row is in both.
     """
-    weight, none = F.col(WEIGHT), F.lit(None).cast("string")
-    coming = F.array_repeat(none, F.greatest(weight, F.lit(0)).cast("int"))
-    kind = F.when(weight > 0, "insert").otherwise("delete")
-    kinds = F.concat(coming, F.array_repeat(kind, F.abs(weight).cast("int")))
-    columns = [column_named(field.name) for field in change.fields]
-    changed = change.rows.select(*columns, F.explode(kinds).alias(_KIND))
-    return kept.withColumn(_KIND, none).unionAll(changed)
+    kind = f"CASE WHEN {WEIGHT} > 0 THEN 'insert' ELSE 'delete' END"
+    coming = f"array_repeat(CAST(NULL AS STRING), CAST(greatest({WEIGHT}, 0) AS INT))"
+    kinds = f"concat({coming}, array_repeat({kind}, CAST(abs({WEIGHT}) AS INT)))"
+    columns = [quote_column(field.name) for field in change.fields]
+    changed = change.rows.selectExpr(*columns, f"explode({kinds}) AS {_KIND}")
+    return kept.withColumn(_KIND, F.expr("CAST(NULL AS STRING)")).unionAll(changed)
 
 
 def _fits(files: Sequence[Any], change: RowChange, written: int) -> bool:

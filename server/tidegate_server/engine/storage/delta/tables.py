@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -21,6 +23,21 @@ from tidegate_server.engine.storage.jvm import java, kind
 
 PROVIDER = "delta"
 
+_snapshots: ContextVar[dict[TableName, Any] | None] = ContextVar("snapshots", default=None)
+
+
+@contextmanager
+def updating_once() -> Iterator[None]:
+    """Look for newer commits of each Delta table once in this thread until the block ends.
+
+    Each time, Delta lists the directory of the log. Nothing may be written based on the snapshots.
+    """
+    token = _snapshots.set({})
+    try:
+        yield
+    finally:
+        _snapshots.reset(token)
+
 
 class DeltaTables:
     """Delta tables of the session catalog, and those known by their path."""
@@ -31,6 +48,15 @@ class DeltaTables:
 
     def newest_snapshot(self, name: TableName) -> Any:
         """Return the newest snapshot, or None if there is no such Delta table."""
+        known = _snapshots.get()
+        if known is None:
+            return self._update(name)
+        key = name if is_path(name) else name.folded()
+        if key not in known:
+            known[key] = self._update(name)
+        return known[key]
+
+    def _update(self, name: TableName) -> Any:
         place: Any
         if is_path(name):
             place = self.identifier(name) if _is_delta_path(name) else None
