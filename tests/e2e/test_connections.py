@@ -17,7 +17,7 @@ import pytest
 
 import tidegate
 from tests.support.databases import driver_jars, replace_rows, running_shop
-from tests.support.fixtures.server import Server, run_as, running_server
+from tests.support.fixtures.server import Server, run_as, running_job, running_server
 from tests.support.full_run import FULL
 from tests.support.mariadb import MariaDb, has_mariadb, running_mariadb
 from tests.support.postgres import postgres_programs
@@ -355,7 +355,7 @@ def test_a_job_deletes_rows_by_their_key(
     # Of a key that changes, one row is deleted, and another one inserted.
     settle("UPDATE items SET price = 30, code = 'c' WHERE id = 3", "DELETE FROM items WHERE id = 4")
     settle("DELETE FROM items", "INSERT INTO items VALUES (6, DATE '2026-01-06', 'f', 6, '', NULL)")
-    [job] = [row[0] for row in run_as(server, "root", "SHOW JOBS") if "RUNNING" in row]
+    job = running_job(server, "root")
     run_as(server, "root", f"STOP JOB '{job}'", "DROP SCHEMA sinks CASCADE")
     if system == "mariadb":
         run_as(server, "root", "DROP CONNECTION jobs")

@@ -12,7 +12,13 @@ import psutil
 import pytest
 
 import tidegate
-from tests.support.fixtures.server import Server, last_rows, run_as, running_tasks
+from tests.support.fixtures.server import (
+    Server,
+    last_rows,
+    run_as,
+    running_job,
+    running_tasks,
+)
 from tests.support.waiting import wait_until
 
 ROWS = 40
@@ -91,7 +97,7 @@ def test_each_row_arrives_once_though_engine_and_gateway_die(
         status, message = status_of(server, "root", interrupted)
         assert (status, message[:17]) == ("FAILED", "[JOB_INTERRUPTED]")
     assert run_as(server, "root", "SELECT count(*) FROM once") == [(0,)]
-    [job] = [row[0] for row in run_as(server, "root", "SHOW JOBS") if row[2] == "RUNNING"]
+    job = running_job(server, "root")
     run_as(server, "root", f"STOP JOB '{job}'")
     arrive(folder, 5)
     assert status_of(server, "root", job)[0] == "STOPPED"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tidegate
-from tests.support.fixtures.server import Server, run_as
+from tests.support.fixtures.server import Server, run_as, running_job
 from tests.support.waiting import wait_until
 from tidegate.cli.split import split
 
@@ -36,7 +36,7 @@ def test_the_layers_are_built_and_refreshed(server: Server) -> None:
     for table in ("ods_user_log", "ods_dim_product"):
         count = f"SELECT count(*) > 5 FROM lake.layers.{table}"
         wait_until(lambda count=count: run_as(server, "lena", count) == [(True,)], table, 120)
-    [job] = [row[0] for row in run_as(server, "lena", "SHOW JOBS") if row[2] == "RUNNING"]
+    job = running_job(server, "lena")
     # The same rows for the lower and the upper layer.
     run_as(server, "lena", f"STOP JOB '{job}'", "USE CATALOG lake", "USE lake.layers")
     refresh = "ALTER MATERIALIZED TABLE lake.layers.{} REFRESH FULL"

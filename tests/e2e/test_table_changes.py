@@ -14,7 +14,14 @@ import pytest
 
 import tidegate
 from tests.support.databases import driver_jars
-from tests.support.fixtures.server import Server, StartServer, last_rows, named_rows, run_as
+from tests.support.fixtures.server import (
+    Server,
+    StartServer,
+    last_rows,
+    named_rows,
+    run_as,
+    running_job,
+)
 from tests.support.full_run import FULL
 from tests.support.waiting import wait_until
 
@@ -196,6 +203,5 @@ def test_changes_are_read_with_the_right_to_select(guarded_server: Server) -> No
             lambda: sorted(last_rows(cursor, "SELECT id FROM changes.copy")) == [(1,), (2,), (3,)],
             "no rows came",
         )
-        [(job, *_)] = [row for row in last_rows(cursor, "SHOW JOBS") if row[2] == "RUNNING"]
-        last_rows(cursor, f"STOP JOB '{job}'")
+        last_rows(cursor, f"STOP JOB '{running_job(guarded_server, 'ann')}'")
     run_as(guarded_server, "root", "DROP SCHEMA changes CASCADE")
