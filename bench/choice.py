@@ -220,7 +220,7 @@ def make_sources(connection: tidegate.Connection, data: Data) -> None:
 def _measure(connection: tidegate.Connection, cell: Cell, turns: int) -> Iterator[Turn]:
     tables = {"FULL": "mt_full", "INCREMENTAL": "mt_incremental", "": "mt_chosen"}
     for table in tables.values():
-        make_table(connection, table, cell)
+        make_table(connection, table, QUERIES[cell.shape])
     for number in range(turns):
         change_rows(connection, cell, number)
         taken, kinds = {}, list(tables)
@@ -241,13 +241,10 @@ def _measure(connection: tidegate.Connection, cell: Cell, turns: int) -> Iterato
         run(connection, f"DROP MATERIALIZED TABLE {table}")
 
 
-def make_table(connection: tidegate.Connection, table: str, cell: Cell) -> None:
+def make_table(connection: tidegate.Connection, table: str, query: str) -> None:
     """Create a materialized table that is refreshed only on demand, and refresh it once."""
     for statement in (
-        (
-            f"CREATE MATERIALIZED TABLE {table} FRESHNESS = INTERVAL '1' DAY "
-            f"AS {QUERIES[cell.shape]}"
-        ),
+        (f"CREATE MATERIALIZED TABLE {table} FRESHNESS = INTERVAL '1' DAY AS {query}"),
         f"ALTER MATERIALIZED TABLE {table} SUSPEND",
         f"ALTER MATERIALIZED TABLE {table} REFRESH",
     ):

@@ -93,7 +93,7 @@ def _measure(
     used: dict[str, float] = defaultdict(float)
     with tidegate.connect(host="127.0.0.1", port=port, user="bench") as connection:
         make_sources(connection, cell.data)
-        make_table(connection, _TABLE, cell)
+        make_table(connection, _TABLE, QUERIES[cell.shape])
         for number in range(_WARM + options.turns):
             change_rows(connection, cell, number)
             before, began = _processor_seconds(pid), time.time()
