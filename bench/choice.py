@@ -244,7 +244,7 @@ def _measure(connection: tidegate.Connection, cell: Cell, turns: int) -> Iterato
 def make_table(connection: tidegate.Connection, table: str, query: str) -> None:
     """Create a materialized table that is refreshed only on demand, and refresh it once."""
     for statement in (
-        (f"CREATE MATERIALIZED TABLE {table} FRESHNESS = INTERVAL '1' DAY AS {query}"),
+        f"CREATE MATERIALIZED TABLE {table} FRESHNESS = INTERVAL '1' DAY AS {query}",
         f"ALTER MATERIALIZED TABLE {table} SUSPEND",
         f"ALTER MATERIALIZED TABLE {table} REFRESH",
     ):

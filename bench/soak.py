@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import os
 import statistics
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -45,39 +43,6 @@ _BOUNDS = {
 first third is the warm-up."""
 
 
-@dataclass(slots=True)
-class Reader:
-    """A session that fetches a large result again and again."""
-
-    port: int
-    statement: str
-    results: int = 0
-    problems: list[str] = field(default_factory=list)
-    _stop: threading.Event = field(default_factory=threading.Event)
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Run it beside the block."""
-        thread = threading.Thread(target=self._run)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
-            thread.join()
-
-    def _run(self) -> None:
-        with tidegate.connect(host="127.0.0.1", port=self.port, user="reader") as connection:
-            while not self._stop.wait(1):
-                with connection.cursor() as cursor:
-                    try:
-                        cursor.execute(self.statement)
-                        cursor.fetch_arrow_table()
-                        self.results += 1
-                    except tidegate.Error as problem:
-                        self.problems.append(str(problem).splitlines()[0])
-
-
 def main() -> int:
     """Measure and print; return 1 if something grows without end, fails or differs."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -93,14 +58,19 @@ def main() -> int:
     ):
         cells = _make(connection, options.rows, options.wide_rows)
         other = Other(server.port)
-        reader = Reader(server.port, "SELECT * FROM wide LIMIT 20000")
+        reader = Other(
+            server.port, "SELECT * FROM wide LIMIT 20000", tidegate.Cursor.fetch_arrow_table, 1.0
+        )
         with other.running(), reader.running():
-            samples = _soak(connection, server, cells, other, Path(directory), options.minutes)
+            samples, problems = _soak(
+                connection, server, cells, other, Path(directory), options.minutes
+            )
         for table, query in _queries(cells).items():
             require_equal(connection, table, query)
-        _, problems = other.take()
-        print(f"{reader.results} results of {_COLUMNS} columns; all tables equal their queries")
-    for problem in (problems := [*problems, *reader.problems])[:5]:
+        fetched, failed = reader.take()
+        problems += [*failed, *other.take()[1]]
+        print(f"{len(fetched)} results of {_COLUMNS} columns; all tables equal their queries")
+    for problem in problems[:5]:
         print(f"  failed: {problem}")
     return int(bool(problems) | _grows(samples))
 
@@ -138,9 +108,10 @@ def _soak(
     other: Other,
     directory: Path,
     minutes: float,
-) -> list[dict[str, float]]:
-    """Change and refresh until the time is over; return the samples."""
+) -> tuple[list[dict[str, float]], list[str]]:
+    """Change and refresh until the time is over; return the samples, and the other's errors."""
     samples: list[dict[str, float]] = []
+    problems: list[str] = []
     began, seconds, turn = time.monotonic(), list[float](), 0
     print(f"{'minute':>7} {'refreshes':>10} {'median s':>9} {'SELECT 1 s':>11}", end="")
     print("".join(f"  {name}" for name in _BOUNDS), flush=True)
@@ -156,17 +127,19 @@ def _soak(
             continue
         for table in ("fact", "wide"):
             run(connection, f"OPTIMIZE {table}")
-        waits, _ = other.take()
+        waits, failed = other.take()
+        problems += failed
+        longest = max(waits, default=math.inf)
         time.sleep(_REST_BEFORE_SAMPLE)
         sample = _sample(server, directory)
         samples.append(sample)
         print(
-            f"{passed:7.1f} {len(seconds):10} {statistics.median(seconds):9.2f} {max(waits):11.2f}"
+            f"{passed:7.1f} {len(seconds):10} {statistics.median(seconds):9.2f} {longest:11.2f}"
             + "".join(f"  {value:{len(name)}.0f}" for name, value in sample.items()),
             flush=True,
         )
         seconds.clear()
-    return samples
+    return samples, problems
 
 
 def _sample(server: Server, directory: Path) -> dict[str, float]:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -67,9 +67,12 @@ STATEMENTS = {
 
 @dataclass(slots=True)
 class Other:
-    """Another session, which runs ``SELECT 1`` again and again."""
+    """Another session, which runs a statement again and again."""
 
     port: int
+    statement: str = "SELECT 1"
+    fetch: Callable[[tidegate.Cursor], object] = tidegate.Cursor.fetchall
+    pause: float = _PAUSE
     waits: list[float] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -94,10 +97,10 @@ class Other:
     def _run(self) -> None:
         with tidegate.connect(host="127.0.0.1", port=self.port, user="other") as connection:
             cursor = connection.cursor()
-            while not self._stop.wait(_PAUSE):
+            while not self._stop.wait(self.pause):
                 began = time.monotonic()
                 try:
-                    cursor.execute("SELECT 1").fetchall()
+                    self.fetch(cursor.execute(self.statement))
                 except tidegate.Error as problem:
                     self.problems.append(str(problem).splitlines()[0])
                 self.waits.append(time.monotonic() - began)
