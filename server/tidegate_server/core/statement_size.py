@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
@@ -16,7 +17,7 @@ Spark's parser looks ahead over brackets, at each of them again. It takes second
 levels, minutes for ten thousand, and cannot be interrupted.
 """
 _OPENING = frozenset("([<")
-_CLOSING = frozenset(")]>")
+_BRACKETS = {"(": 1, "[": 1, ")": -1, "]": -1}
 _GENERIC = frozenset({"array", "map", "struct"})
 """Words after which a ``<`` is a bracket."""
 _MOST_BYTES = 4
@@ -67,30 +68,32 @@ def require_parsable(text: str, max_tokens: int) -> None:
 
 
 def _require_nesting(text: str) -> None:
-    depth = generics = 0
-    before = ""
+    depth = 0
+    for offset, change in _brackets(text):
+        depth += change
+        if depth > MAX_NESTING:
+            line, column = position(text, offset)
+            raise error(
+                Code.STATEMENT_TOO_COMPLEX,
+                line=line,
+                column=column,
+                reason=f"its brackets are nested more than {MAX_NESTING} deep",
+            )
+
+
+def _brackets(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the offset of each bracket, with 1 if it opens and -1 if it closes."""
+    generics, before = 0, ""
     for found in _TOKEN.finditer(text):
         token = found[0]
-        if token in _OPENING:
-            if token == "<":
-                if before.lower() not in _GENERIC:
-                    continue
-                generics += 1
-            depth += 1
-            if depth > MAX_NESTING:
-                line, column = position(text, found.start())
-                raise error(
-                    Code.STATEMENT_TOO_COMPLEX,
-                    line=line,
-                    column=column,
-                    reason=f"its brackets are nested more than {MAX_NESTING} deep",
-                )
-        elif token in _CLOSING:
-            if token == ">":
-                if not generics:
-                    continue
-                generics -= 1
-            depth -= 1
+        if token in _BRACKETS:
+            yield found.start(), _BRACKETS[token]
+        elif token == "<" and before.lower() in _GENERIC:
+            generics += 1
+            yield found.start(), 1
+        elif token == ">" and generics:
+            generics -= 1
+            yield found.start(), -1
         before = token
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.answers import Progress
 from tidegate_server.core.model.runs import RunMetrics
+from tidegate_server.engine.session.canceled_plans import canceled_plans
 from tidegate_server.engine.storage.jvm import compiled_instance, count_executors, java_source
 
 logger = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class Operations:
     def __init__(self, spark: SparkSession) -> None:
         self._context: Any = spark.sparkContext._jsc.sc()
         self._spark = spark
+        self._plans = canceled_plans(spark)
         self._local = bool(self._context.isLocal())
         self._ui: str | None = spark.sparkContext.uiWebUrl
         self._lock = threading.Lock()
@@ -82,6 +84,8 @@ class Operations:
         finally:
             with self._lock:
                 self._running.pop(operation.id, None)
+            if operation.canceled:
+                self._plans.remove(operation.id)
             self._context.removeJobTag(operation.id)
             self._context.setLocalProperty(_GROUP, None)
 
@@ -103,12 +107,15 @@ class Operations:
             self.cancel(operation_id)
 
     def interrupt(self, operation: Operation) -> None:
-        """Stop the Spark jobs of a canceled operation; called repeatedly while it still runs.
+        """Stop planning and the Spark jobs of a canceled operation; called repeatedly.
 
         Spark rejects further jobs of the group, which adaptive execution submits one by one. In
         threads that Spark gives a group of its own, jobs have only the tag. Their later jobs are
         not rejected, so one call is not enough.
         """
+        with self._lock:
+            if operation.id in self._running:
+                self._plans.add(operation.id)
         self._context.cancelJobGroupAndFutureJobs(operation.id)
         self._context.cancelJobsWithTag(operation.id)
 
