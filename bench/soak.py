@@ -66,6 +66,7 @@ def main() -> int:
                 connection, server, cells, other, Path(directory), options.minutes
             )
         for table, query in _queries(cells).items():
+            refresh(connection, table, "")  # later changes of its source were for other tables
             require_equal(connection, table, query)
         fetched, failed = reader.take()
         problems += [*failed, *other.take()[1]]

@@ -15,17 +15,18 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tests.engine.oracle.memory import MemoryLake
 from tests.engine.oracle.replay import Replay
 from tests.engine.oracle.smaller import smaller
 from tests.engine.oracle.streams import Stream, stream_of
 from tests.engine.oracle.tally import Tally
 from tests.support.fixtures.spark import IcebergLake, Lake, iceberg_catalog, start_root
 from tests.support.object_store import running_object_store
-from tests.support.spark_settings import IN_MEMORY, WITHOUT_FORKS
+from tests.support.spark_settings import IN_MEMORY, LONG_LIVED, WITHOUT_FORKS
 from tests.support.standalone import standalone_cluster
 from tidegate_server.engine.jvm.cluster_size import cluster_size
 
-_KINDS = {"delta": Lake, "iceberg": IcebergLake}
+_KINDS = {"delta": Lake, "iceberg": IcebergLake, "memory": MemoryLake}
 
 
 def main() -> int:
@@ -53,7 +54,7 @@ def _stopping(spark: SparkSession) -> Iterator[SparkSession]:
 
 @contextmanager
 def _local(home: Path, threads: int) -> Iterator[SparkSession]:
-    settings = {**IN_MEMORY, **WITHOUT_FORKS}
+    settings = {**LONG_LIVED, **IN_MEMORY, **WITHOUT_FORKS}
     with _stopping(start_root(home, f"local[{threads}]", "2g", iceberg=True, **settings)) as spark:
         yield spark
 

@@ -31,10 +31,8 @@ from tidegate_server.core.refresh.request import (
     RefreshOutcome,
     RefreshPolicy,
 )
-from tidegate_server.engine.definition.analyze import analyze
 from tidegate_server.engine.refresh.run import refresh
 from tidegate_server.engine.session.operations import Operation
-from tidegate_server.engine.session.sessions import Child
 
 logger = logging.getLogger(__name__)
 
@@ -106,9 +104,9 @@ class Replay:
         for key, value in self._settings.items():
             self._session.conf.set(key, value)
         for table, layout in stream.layouts.items():
-            self._session.sql(self._with_table_names(layout.create(table)))
+            self._lake.sql(self._with_table_names(layout.create(table)))
         for name, text in _views(stream).items():
-            self._session.sql(self._with_table_names(f"CREATE VIEW {{{name}}} AS {text}"))
+            self._lake.sql(self._with_table_names(f"CREATE VIEW {{{name}}} AS {text}"))
         for number, query in enumerate(stream.queries):
             self._create(number, query, _of_held(stream, query))
         done: list[Step] = []
@@ -136,7 +134,7 @@ class Replay:
         """
         with ExitStack() as frames:
             for table in stream.layouts:
-                rows = self._session.table(self._lake.name(table).quoted())
+                rows = self._lake.frame(self._lake.name(table))
                 # Without the condition refreshes might be answered from memory too.
                 held = rows.where("'held' = 'held'").cache()
                 frames.callback(held.unpersist)
@@ -148,7 +146,7 @@ class Replay:
 
     def _change(self, statement: str) -> None:
         try:
-            self._session.sql(self._with_table_names(statement))
+            self._lake.sql(self._with_table_names(statement))
         except _REFUSALS as refused:
             self._tally.left_out(refused)
 
@@ -164,7 +162,7 @@ class Replay:
         """Create a query's table; queries that Spark or Delta refuses are left out."""
         text = self._with_table_names(query)
         try:
-            found = analyze(Child(self._session), text, self._lake.format)
+            found = self._lake.analyze(text)
             name, table_id = self._full_name(f"{_STORED}{number}"), str(uuid.uuid4())
             feed = str(number % 2 == 0).lower()
             properties = {"tidegate.id": table_id, "delta.enableChangeDataFeed": feed}
@@ -225,7 +223,7 @@ class Replay:
             self._tally.left_out(failed)
             return None
         try:
-            self._session.sql(subject.wanted).collect()
+            self._lake.query(subject.wanted).collect()
         except _REFUSALS as own:
             self._tally.left_out(own)
             return None
@@ -251,8 +249,8 @@ class Replay:
 
     def _both(self, subject: Subject) -> tuple[Rows, Rows]:
         """Return the rows of the query and those of the table."""
-        wanted = self._session.sql(subject.wanted).toDF(*subject.columns).collect()
-        found = self._session.table(subject.name.quoted()).collect()
+        wanted = self._lake.query(subject.wanted).toDF(*subject.columns).collect()
+        found = self._lake.frame(subject.name).collect()
         return bag(wanted), bag(found)
 
 

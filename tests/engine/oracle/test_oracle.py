@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from tests.engine.oracle.__main__ import replay
 from tests.engine.oracle.changes import Change, changes
+from tests.engine.oracle.memory import MemoryLake
 from tests.engine.oracle.queries import queries
 from tests.engine.oracle.relations import Relation
 from tests.engine.oracle.smaller import smaller
@@ -78,7 +79,7 @@ def test_a_stream_that_fails_is_made_small(stream: Stream, data: st.DataObject) 
 
 @pytest.mark.spark
 @pytest.mark.timeout(0 if FULL else 1800)
-@pytest.mark.parametrize("kind", [Lake, IcebergLake])
+@pytest.mark.parametrize("kind", [Lake, IcebergLake, MemoryLake])
 def test_every_refresh_equals_its_query(
     spark_root: SparkSession, ice: None, tally: Tally, kind: type[Lake]
 ) -> None:
