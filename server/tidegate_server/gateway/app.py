@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
 
 from tidegate_server.core.config import IN_MEMORY, Config
 from tidegate_server.core.data_directory import AUDIT_DIRECTORY, claim
@@ -30,8 +27,7 @@ from tidegate_server.core.model.names import SYSTEM_SCHEMA
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.versions import Source
 from tidegate_server.gateway.audit.log import build_audit_log
-from tidegate_server.gateway.auth.access import UNCHECKED, build_access, check_exposure
-from tidegate_server.gateway.auth.exposure import check_java_options
+from tidegate_server.gateway.auth.access import build_access
 from tidegate_server.gateway.auth.token_store import SqlTokenStore
 from tidegate_server.gateway.auth.tokens import DelegationTokens
 from tidegate_server.gateway.authorization.admission import admit_job, admit_run
@@ -41,30 +37,24 @@ from tidegate_server.gateway.authorization.object_changes import reconcile
 from tidegate_server.gateway.authorization.setting_checks import engine_settings
 from tidegate_server.gateway.catalog.sql import SqlCatalog
 from tidegate_server.gateway.command.dispatch import prepare
+from tidegate_server.gateway.configuration_checks import check_configuration
 from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.flight.port import FlightPort
 from tidegate_server.gateway.information_schema.tables import SystemTables
-from tidegate_server.gateway.link.cluster import (
-    check_cluster_storage,
-    check_hadoop_configuration,
-    check_log_store,
-    check_submitted_settings,
-    section_settings,
-)
-from tidegate_server.gateway.link.engines import Engines, check_metastore
-from tidegate_server.gateway.link.kubernetes import check_kubernetes_settings
+from tidegate_server.gateway.link.engines import Engines
 from tidegate_server.gateway.link.lock import DataDirectoryLock
 from tidegate_server.gateway.link.memory import CHECK_SECONDS as MEMORY_SECONDS
 from tidegate_server.gateway.link.process import ENGINE_COMMAND
 from tidegate_server.gateway.observability.metrics import Metrics
 from tidegate_server.gateway.observability.runs import observe_refreshes
-from tidegate_server.gateway.options import check_server_options
+from tidegate_server.gateway.protocol.listener import Listener
 from tidegate_server.gateway.protocol.rejections import watch_rejections
 from tidegate_server.gateway.protocol.server import ThriftServer
 from tidegate_server.gateway.recovery.catalog import rebuild
 from tidegate_server.gateway.recovery.definitions import realign_storage, realign_workflows
 from tidegate_server.gateway.recovery.metastore import metastore_is_lost, put_views, reregister
 from tidegate_server.gateway.recovery.runs import Recovery
+from tidegate_server.gateway.repeat import Repeat
 from tidegate_server.gateway.rest.port import HttpPort
 from tidegate_server.gateway.runs.alerts import Alerts, couriers
 from tidegate_server.gateway.runs.jobs import CHECK_SECONDS as JOB_SECONDS
@@ -95,8 +85,6 @@ from tidegate_server.gateway.store.privileges import SqlPrivileges
 from tidegate_server.gateway.store.watch import CHECK_SECONDS, StoreWatch
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _REFRESH_PATIENCE = 5.0
 """Seconds that running refreshes get to finish when the gateway stops."""
@@ -131,37 +119,8 @@ class Gateway:
             METASTORE_NOT_SHARED, MT_EXECUTION_MODE, MT_OPTION_UNKNOWN, MT_OPTION_VALUE,
             SCHEDULER_CONFIGURATION, SECRET_EXPOSED or TLS_CONFIGURATION.
         """
-        check_exposure(config)
-        check_server_options(config)
-        if config.authorization.enabled and config.server.auth in UNCHECKED:
-            logger.warning(
-                "authorization.enabled is set but authentication is off: set server.auth"
-            )
         self.data = config.data.resolve()
-        engine = config.engine
-        users = (user.settings for user in engine.users.values())
-        for settings in (engine.settings, *users):
-            check_java_options(settings)
-        if engine.share == "user":
-            check_metastore(engine.settings)
-            if config.server.auth in UNCHECKED:
-                logger.warning("engine.share = user but authentication is off: set server.auth")
-        if config.engines:
-            check_metastore(engine.settings)
-        sections = config.engines.values()
-        for master, in_cluster, own in (
-            (engine.master, False, engine.own_settings),
-            *((each.master, each.deploy_mode == "cluster", each.settings) for each in sections),
-        ):
-            settings = section_settings(engine.settings, own, in_cluster=in_cluster)
-            check_java_options(own)
-            check_hadoop_configuration(master, os.environ)
-            check_kubernetes_settings(master, settings)
-            check_cluster_storage(master, settings, self.data, engine)
-            if in_cluster:
-                check_submitted_settings(master, settings)
-            if config.engines or engine.share == "user":
-                check_log_store(settings)
+        check_configuration(config, self.data)
         self.host, self.port = config.server.host, config.server.port
         self.http_port: int | None = None
         """The port of the REST interface while it listens."""
@@ -329,7 +288,7 @@ class Gateway:
             watch_rejections(access, metrics, self._audit, port)
             for port in ("thrift", "http", "flight")
         )
-        self._listener = _Listener(ThriftServer(config, sessions, thrift))
+        self._listener = Listener(ThriftServer(config, sessions, thrift))
         self._http = HttpPort(services, sessions, embedded, http)
         self._flight = FlightPort(config, sessions, flight, metrics)
         self._supervisor.on_ready(self._engine_ready)
@@ -356,10 +315,10 @@ class Gateway:
             stack.callback(self._engines.close)
             # These threads stop after the engine, because one may be waiting for its answer.
             watch = StoreWatch(self._database, self._announce)
-            stack.enter_context(_Repeat(watch.check, CHECK_SECONDS, "store-watch"))
-            memory = _Repeat(self._engines.check, MEMORY_SECONDS, "engine-memory")
+            stack.enter_context(Repeat(watch.check, CHECK_SECONDS, "store-watch"))
+            memory = Repeat(self._engines.check, MEMORY_SECONDS, "engine-memory")
             stack.enter_context(memory)
-            stack.enter_context(_Repeat(self._jobs.check, JOB_SECONDS, "jobs"))
+            stack.enter_context(Repeat(self._jobs.check, JOB_SECONDS, "jobs"))
             for courier in self._couriers:
                 courier.start()
                 stack.callback(courier.close)
@@ -376,9 +335,9 @@ class Gateway:
             stack.callback(self._flight.stop)
             self.flight_port = self._flight.start()
             if self._database.shared:
-                stack.enter_context(_Repeat(self._recover, _RECOVERY_INTERVAL, "recovery"))
+                stack.enter_context(Repeat(self._recover, _RECOVERY_INTERVAL, "recovery"))
             if self._alerts.watches_lag:
-                lag_check = _Repeat(
+                lag_check = Repeat(
                     self._alerts.check_lag, self.config.alerts.lag_interval, "lag-alerts"
                 )
                 stack.enter_context(lag_check)
@@ -593,62 +552,3 @@ def _external_objects(config: Config, database: Database) -> ExternalObjects:
         files = CatalogFiles(store_folder(config), stored, new_id)
         return SplitExternalObjects(stored, files)
     return catalogs_in_memory(stored) if kind == IN_MEMORY else stored
-
-
-class _Listener:
-    """Runs the asyncio server on its own thread, away from blocking code and signals."""
-
-    def __init__(self, server: ThriftServer) -> None:
-        self._server = server
-        self._loop: asyncio.AbstractEventLoop
-        self._thread = threading.Thread(target=self._run, name="listener", daemon=True)
-
-    def start(self) -> tuple[str, int]:
-        self._loop = asyncio.new_event_loop()
-        self._thread.start()
-        try:
-            return self._do(self._server.start())
-        except BaseException:
-            self._end()
-            raise
-
-    def stop(self) -> None:
-        self._do(self._server.stop())
-        self._end()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-
-    def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-class _Repeat:
-    """Repeats a task at an interval on its own thread while it is entered."""
-
-    def __init__(self, work: Callable[[], None], seconds: float, name: str) -> None:
-        self._work = work
-        self._seconds = seconds
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *problem: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._seconds):
-            try:
-                self._work()
-            except Exception:
-                # One failure must not end all later rounds.
-                logger.exception("A periodic task failed")

@@ -12,11 +12,14 @@ _PROJECTIONS = "spark.sql.codegen.factoryMode"
 
 # With more, Spark should coalesce small ones.
 _FEW_PARTITIONS = 16
-# Up to this many, interpreting projections takes less time than compiling them.
-_FEW_ROWS = 300_000
+# Up to this many, interpreting projections takes less time than compiling them: 5 microseconds a
+# row of four columns that is written, most of them for the statistics of the files.
+_FEW_ROWS = 30_000
 
 
-def job_settings(spark: SparkSession, *, rows: int, little_changed: bool) -> Mapping[str, str]:
+def job_settings(
+    spark: SparkSession, *, rows: int, little_changed: bool, copied: int = 0
+) -> Mapping[str, str]:
     """Return Spark's settings for the jobs of a refresh; none if they process many rows.
 
     Replanning after each stage, and generating the code of projections again in each task, also in
@@ -26,10 +29,11 @@ def job_settings(spark: SparkSession, *, rows: int, little_changed: bool) -> Map
     :param rows: those of the stored tables that the jobs read, estimated; 0 if they read none.
     :param little_changed: whether few of them have changed since the last refresh, so that few rows
         are left after the scans.
+    :param copied: the rows that may be written again unchanged, beside changed ones.
     """
     settings = {}
     if little_changed and int(spark.conf.get(_PARTITIONS) or 0) <= _FEW_PARTITIONS:
         settings[_ADAPTIVE] = "false"
-    if little_changed or 0 < rows <= _FEW_ROWS:
+    if (little_changed or 0 < rows <= _FEW_ROWS) and copied <= _FEW_ROWS:
         settings[_PROJECTIONS] = "NO_CODEGEN"
     return settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pyspark.sql import DataFrame
 
@@ -49,7 +50,7 @@ class IncrementalWork:
     rows_read: int = 0
     """The rows read according to the cost model."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Spark's settings for the steps."""
+    """Spark's settings for the commit."""
     incremental: IncrementalState | None = None
     """The state to record, from which the next refresh continues."""
     preconditions: RowPreconditions | None = None
@@ -97,14 +98,15 @@ def _choose(
     if plan.strategy is not Strategy.INCREMENTAL:
         return IncrementalWork(plan=plan, recorded_in_vain=_in_vain(context, evidence))
     started = time.monotonic()
-    settings = job_settings(
+    settings_for = partial(
+        job_settings,
         context.spark,
         rows=evidence.rows_in_sources + evidence.rows_in_table,
         little_changed=evidence.few,
     )
     runner = StepRunner(context, findings.changes, continuation, evidence, full, plan)
     try:
-        with temporary_settings(context.spark, settings):
+        with temporary_settings(context.spark, settings_for()):
             runner.run()
     except DeclinedError as declined:
         # The way that was chosen, not the one that the runner may have turned to.
@@ -117,7 +119,7 @@ def _choose(
         diff=runner.diff,
         content=runner.content,
         rows_read=work.rows_read,
-        settings=settings,
+        settings=settings_for(copied=0 if evidence.appends else evidence.rows_in_table),
         incremental=runner.incremental,
         preconditions=continuation.preconditions,
     )
