@@ -127,7 +127,8 @@ class MemoryTables:
 
     def _change(self, table: _Table, parts: Mapping[str, str | None]) -> None:
         before = table.versions[-1].rows if table.changed is None else table.changed
-        before.createOrReplaceTempView(self._view(table.name))
+        view = f"changed_{table.name.table}"
+        before.createOrReplaceTempView(view)
         query, where, assigned = parts.get("query"), parts.get("where"), parts.get("set")
         if assigned is not None:
             rows = before.selectExpr(*_assign(before.columns, assigned, str(where)))
@@ -139,16 +140,12 @@ class MemoryTables:
             rows = self._session.sql(table.nothing)
         only_adds = rows is before
         if query is not None:
-            view = self._view(table.name)
             new = self._session.sql(query.replace(table.name.quoted(), view)).toDF(*rows.columns)
             rows = rows.unionAll(new)
             table.added = (*table.added, new) if only_adds and table.added is not None else None
         else:
             table.added = None
         table.changed = rows
-
-    def _view(self, name: TableName) -> str:
-        return f"changed_{name.table}"
 
     def _table_of(self, table: str) -> _Table:
         return next(each for each in self._tables.values() if each.name.table == table)
@@ -162,18 +159,16 @@ class MemoryTables:
 
     def _store(
         self, table: _Table, rows: DataFrame, *, added: tuple[DataFrame, ...] | None
-    ) -> _Version:
+    ) -> None:
         empty = self._session.sql(table.nothing)  # whose attributes no other version has
         kept = empty.unionAll(rows).coalesce(1).localCheckpoint(eager=False)
-        version = _Version(rows=kept, count=kept.count(), added=added)
-        table.versions.append(version)
+        table.versions.append(_Version(rows=kept, count=kept.count(), added=added))
         frame: Any = kept
         rdd = frame._jdf.queryExecution().analyzed().rdd()
         self._read[int(rdd.id())] = ReadVersion(
             table_id=table.id, version=table.newest, columns=frozenset(kept.columns)
         )
         kept.createOrReplaceGlobalTempView(_version_name(table.name, table.newest))
-        return version
 
     # ---- tables of queries -----------------------------------------------------------------
 

@@ -85,7 +85,9 @@ class Subject:
 class Replay:
     """Carries one stream out in a fresh schema."""
 
-    def __init__(self, lake: Lake, tally: Tally) -> None:
+    def __init__(self, lake: Lake, tally: Tally, *, auto: bool = True) -> None:
+        """``auto`` refreshes some tables with the policy AUTO."""
+        self._auto = auto
         self._lake = lake
         self._tally = tally
         self._session: SparkSession = lake.session
@@ -170,7 +172,7 @@ class Replay:
         except (*_REFUSALS, ServerError) as refused:
             self._tally.left_out(refused)
             return
-        auto = number % _AUTO == _AUTO - 1
+        auto = self._auto and number % _AUTO == _AUTO - 1
         self.subjects[number] = Subject(
             name=name,
             table_id=table_id,

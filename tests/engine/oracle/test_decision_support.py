@@ -31,7 +31,7 @@ def run(benchmark: Benchmark, lake: Lake, folder: Path, *, steps: int) -> Replay
         queries=tuple(queries[number] for number in chosen),
         steps=benchmark.steps(steps),
     )
-    replay = Replay(lake, tally := Tally())
+    replay = Replay(lake, tally := Tally(), auto=False)
     mismatches = replay.run(stream)
     for place, number in enumerate(chosen):
         subject = replay.subjects.get(place)
