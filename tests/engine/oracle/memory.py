@@ -37,9 +37,10 @@ from tidegate_server.engine.storage.base import (
 from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedRefresh
 from tidegate_server.engine.storage.content.replacement import fit_columns
 from tidegate_server.engine.storage.exact import WEIGHT
-from tidegate_server.engine.storage.jvm import kind
+from tidegate_server.engine.storage.jvm import kind, temporary_settings
 from tidegate_server.engine.storage.row_change import RowChange
 
+_WITHOUT_CONSTRAINTS = {"spark.sql.constraintPropagation.enabled": "false"}
 _NAME = r"(?P<name>`\w+`\.`\w+`\.`(?P<table>\w+)`)"
 _TABLE = re.compile(_NAME)
 _CREATE = re.compile(rf"CREATE TABLE {_NAME} .*", re.DOTALL)
@@ -131,7 +132,7 @@ class MemoryTables:
         before.createOrReplaceTempView(view)
         query, where, assigned = parts.get("query"), parts.get("where"), parts.get("set")
         if assigned is not None:
-            rows = before.selectExpr(*_assign(before.columns, assigned, str(where)))
+            rows = before.selectExpr(*_assign(table.schema, assigned, str(where)))
         elif where is not None:
             rows = before.where(f"NOT coalesce({where}, false)")
         elif query is not None and parts.get("how") == "INTO":
@@ -161,7 +162,9 @@ class MemoryTables:
         self, table: _Table, rows: DataFrame, *, added: tuple[DataFrame, ...] | None
     ) -> None:
         empty = self._session.sql(table.nothing)  # whose attributes no other version has
-        kept = empty.unionAll(rows).coalesce(1).localCheckpoint(eager=False)
+        # Spark fails to derive the constraints of some unions, and nothing here needs them.
+        with temporary_settings(rows.sparkSession, _WITHOUT_CONSTRAINTS):
+            kept = empty.unionAll(rows).coalesce(1).localCheckpoint(eager=False)
         table.versions.append(_Version(rows=kept, count=kept.count(), added=added))
         frame: Any = kept
         rdd = frame._jdf.queryExecution().analyzed().rdd()
@@ -370,17 +373,16 @@ class MemoryLake(Lake):
         super().close()
 
 
-def _assign(columns: Sequence[str], assigned: str, where: str) -> list[str]:
+def _assign(schema: T.StructType, assigned: str, where: str) -> list[str]:
     """Return the columns after an UPDATE, from its list of assignments."""
     parts = _ASSIGNED.split(assigned)[1:]
     values = dict(zip(parts[::2], parts[1::2], strict=True))
-    names = [quote_identifier(column) for column in columns]
-    return [
-        f"CASE WHEN {where} THEN {values[name]} ELSE {name} END AS {name}"
-        if name in values
-        else name
-        for name in names
-    ]
+    found = []
+    for column in schema.fields:
+        name, type_ = quote_identifier(column.name), column.dataType.simpleString()
+        value = f"CASE WHEN {where} THEN CAST({values.get(name, name)} AS {type_}) ELSE {name} END"
+        found.append(f"{value} AS {name}" if name in values else name)
+    return found
 
 
 def _in_memory(type: str) -> str:
