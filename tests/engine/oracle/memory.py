@@ -204,9 +204,9 @@ class MemoryTables:
         """Replace the names of tables in a query by their newest rows."""
 
         def newest(found: re.Match[str]) -> str:
-            state = self.find(self._table_of(found["table"]).name)
-            assert state is not None
-            return self.version_sql(self._table_of(found["table"]).name, state.newest)
+            table = self._table_of(found["table"])
+            self._settle(table)
+            return self.version_sql(table.name, table.newest)
 
         return _TABLE.sub(newest, text)
 

@@ -15,9 +15,9 @@ import scala.collection.immutable.Seq;
 /**
  * Ends the analysis, the optimization and the planning of canceled statements.
  *
- * <p>Spark looks for a cancellation in its tasks only. It would go on for minutes with the plan of a
- * large statement that nobody waits for. The rule and the strategy change nothing; Spark applies
- * them after its own, again and again, until the plan is done.
+ * <p>Spark looks for a cancellation in its tasks only. It would continue for minutes to plan a large
+ * statement that was canceled. The rule and the strategy change nothing; Spark applies them after
+ * its own, repeatedly until the plan is complete.
  */
 public class CanceledPlans {
   private static final String GROUP = "spark.jobGroup.id";
