@@ -15,6 +15,7 @@ from tests.support.full_run import FULL
 pytest_plugins = (
     "tests.support.conformity",
     "tests.support.fixtures.server",
+    "tests.support.fixtures.faults",
     "tests.support.fixtures.jdbc",
     "tests.support.fixtures.spark",
     "tests.support.fixtures.kafka",

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import tidegate
-from tests.e2e.test_crash_matrix import Faults
 from tests.e2e.test_interrupt import COUNTING, WRITING
+from tests.support.fixtures.faults import Faults
 from tests.support.fixtures.server import (
     AS_SHIPPED,
     Server,

@@ -11,17 +11,17 @@ import signal
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 import pytest
 
 import tidegate
-from tests.e2e.test_crash_matrix import WAIT, Faults
+from tests.e2e.test_crash_matrix import WAIT
+from tests.support.fixtures.faults import Faults
 from tests.support.fixtures.server import Server, StartServer, named_rows
 from tests.support.full_run import FULL
 from tests.support.waiting import wait_until
-from tidegate_server.core.faults import VARIABLE, Point
+from tidegate_server.core.faults import Point
 
 pytestmark = [pytest.mark.faults, pytest.mark.thorough(4)]
 
@@ -83,13 +83,7 @@ TELLING = {
 
 
 @pytest.mark.timeout(0 if FULL else 1800)
-def test_a_name_is_in_both_books_or_in_neither(
-    start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "faults"
-    folder.mkdir()
-    monkeypatch.setenv(VARIABLE, str(folder))
-    faults = Faults(folder)
+def test_a_name_is_in_both_books_or_in_neither(start_server: StartServer, faults: Faults) -> None:
     server = start_server(f"--set=scheduler.lease={LEASE}")
     chosen = [c for c in cases() if FULL or (c.point, c.victim) in TELLING]
     for number, case in enumerate(chosen):

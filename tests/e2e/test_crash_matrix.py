@@ -21,12 +21,13 @@ import psutil
 import pytest
 
 import tidegate
+from tests.support.fixtures.faults import Faults
 from tests.support.fixtures.server import Server, StartServer, named_rows
 from tests.support.full_run import FULL
 from tests.support.object_store import running_object_store
 from tests.support.standalone import standalone_cluster
 from tests.support.waiting import wait_until
-from tidegate_server.core.faults import VARIABLE, Point
+from tidegate_server.core.faults import Point
 
 pytestmark = pytest.mark.faults
 
@@ -81,36 +82,6 @@ TELLING = [
     Case(Point.BEFORE_COMMIT, "gateway", signal.SIGSTOP, "INCREMENTAL"),
     Case(Point.AFTER_COMMIT, "engine", signal.SIGKILL, "INCREMENTAL", ICEBERG),
 ]
-
-
-class Faults:
-    """The test's side of the points."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def arm(self, point: Point) -> None:
-        """Hold the next process that comes by."""
-        (self.folder / f"{point.value}.armed").touch()
-
-    def wait_held(self, point: Point) -> None:
-        """Wait until a process is stopped at the point."""
-        wait_until(
-            (self.folder / f"{point.value}.held").exists, f"no process reached {point.value}"
-        )
-
-    def release(self, point: Point) -> None:
-        """Let the process continue."""
-        (self.folder / f"{point.value}.held").unlink(missing_ok=True)
-
-
-@pytest.fixture
-def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Faults:
-    """The points, none of them armed."""
-    folder = tmp_path / "faults"
-    folder.mkdir()
-    monkeypatch.setenv(VARIABLE, str(folder))
-    return Faults(folder)
 
 
 @contextmanager

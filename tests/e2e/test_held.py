@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import tidegate
 from tests.support import killed_gateway
+from tests.support.fixtures.faults import Faults
 from tests.support.fixtures.server import Server, StartServer, named_rows
 from tests.support.full_run import FULL
 from tests.support.waiting import wait_until
-from tidegate_server.core.faults import VARIABLE, Point
+from tidegate_server.core.faults import Point
 
 ENOUGH = "CONSTRAINT enough ASSERT (row_count > 0.5 * previous(row_count)) ON VIOLATION HOLD"
 CREATE = "CREATE MATERIALIZED TABLE gated ({}) {} AS SELECT k, n FROM raw"
@@ -121,14 +121,10 @@ def test_a_continuous_table_waits_while_a_version_is_held(gated_table: Gated) ->
 @pytest.mark.faults
 @pytest.mark.skipif(not FULL, reason="part of bin/test --full")
 def test_a_death_neither_loses_a_held_version_nor_publishes_it_twice(
-    start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start_server: StartServer, faults: Faults
 ) -> None:
-    folder = tmp_path / "faults"
-    folder.mkdir()
-    monkeypatch.setenv(VARIABLE, str(folder))
-
     def die_at(server: Server, point: Point, statement: str) -> Server:
-        again = killed_gateway.die_at(server, point, statement, start_server, folder)
+        again = killed_gateway.die_at(server, point, statement, start_server, faults)
         wait_until(
             lambda: Gated(again, "default").last()["finished_at"], "the run was never settled"
         )

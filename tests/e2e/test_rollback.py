@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from tests.support.fixtures.faults import Faults
 from tests.support.fixtures.server import Server, StartServer, named_rows
 from tests.support.full_run import FULL
 from tests.support.killed_gateway import die_at
-from tidegate_server.core.faults import VARIABLE, Point
+from tidegate_server.core.faults import Point
 
 POINTS = (Point.BEFORE_COMMIT, Point.BETWEEN_HALVES)
 """Before the rows are back, and after."""
@@ -19,12 +18,7 @@ DAY = "FRESHNESS = INTERVAL '1' DAY"
 
 @pytest.mark.faults
 @pytest.mark.skipif(not FULL, reason="part of bin/test --full")
-def test_a_death_brings_both_back_or_neither(
-    start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    faults = tmp_path / "faults"
-    faults.mkdir()
-    monkeypatch.setenv(VARIABLE, str(faults))
+def test_a_death_brings_both_back_or_neither(start_server: StartServer, faults: Faults) -> None:
     server = start_server()
     server.wait_for_engine()
     named_rows(

@@ -9,10 +9,11 @@ import pytest
 
 import tidegate
 from tests.support import killed_gateway
+from tests.support.fixtures.faults import Faults
 from tests.support.fixtures.server import Server, StartServer, named_rows
 from tests.support.full_run import FULL
 from tests.support.waiting import wait_until
-from tidegate_server.core.faults import VARIABLE, Point
+from tidegate_server.core.faults import Point
 
 
 def arrive(folder: Path, name: str, *values: int) -> None:
@@ -117,12 +118,10 @@ def test_files_are_taken_in_and_read_by_others(server: Server, tmp_path: Path) -
 @pytest.mark.faults
 @pytest.mark.skipif(not FULL, reason="part of bin/test --full")
 def test_a_death_around_the_commit_loses_and_doubles_nothing(
-    start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start_server: StartServer, faults: Faults, tmp_path: Path
 ) -> None:
-    faults, folder = tmp_path / "faults", tmp_path / "in"
-    faults.mkdir()
+    folder = tmp_path / "in"
     folder.mkdir()
-    monkeypatch.setenv(VARIABLE, str(faults))
     arrive(folder, "one", 1)
     server = start_server()
     server.wait_for_engine()

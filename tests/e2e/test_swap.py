@@ -9,14 +9,14 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 import tidegate
+from tests.support.fixtures.faults import Faults
 from tests.support.fixtures.server import Server, StartServer
 from tests.support.full_run import FULL
-from tidegate_server.core.faults import VARIABLE, Point
+from tidegate_server.core.faults import Point
 
 SCHEMA = "swapped"
 ALTER = "ALTER MATERIALIZED TABLE"
@@ -178,17 +178,12 @@ def test_tables_of_two_schemas_exchange_their_names(server: Server) -> None:
 @pytest.mark.skipif(not FULL, reason="part of bin/test --full")
 @pytest.mark.parametrize("victim", ["engine", "jvm", "gateway"])
 def test_a_death_between_the_names_is_taken_back(
-    start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, victim: str
+    start_server: StartServer, faults: Faults, victim: str
 ) -> None:
-    folder = tmp_path / "faults"
-    folder.mkdir()
-    monkeypatch.setenv(VARIABLE, str(folder))
     server = start_server()
     server.wait_for_engine()
     prepare(server)
-    armed = folder / f"{Point.BETWEEN_PLACES.value}.armed"
-    held = folder / f"{Point.BETWEEN_PLACES.value}.held"
-    armed.touch()
+    faults.arm(Point.BETWEEN_PLACES)
 
     def ask() -> None:
         with suppress(tidegate.Error):
@@ -196,7 +191,7 @@ def test_a_death_between_the_names_is_taken_back(
 
     asking = threading.Thread(target=ask)
     asking.start()
-    while not held.exists():
+    while not faults.holds(Point.BETWEEN_PLACES):
         assert asking.is_alive()
         time.sleep(0.1)
     # Both names have whole tables, here the same one.
@@ -206,7 +201,7 @@ def test_a_death_between_the_names_is_taken_back(
     engine = info["pid"]
     victims = {"engine": engine, "jvm": info["jvm_pid"], "gateway": server.pid}
     os.kill(victims[victim], signal.SIGKILL)
-    held.unlink()
+    faults.release(Point.BETWEEN_PLACES)
     asking.join()
     if victim == "gateway":
         server.process.wait()

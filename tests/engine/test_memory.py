@@ -46,6 +46,7 @@ def test_reading_large_row_groups_needs_little_direct_memory(
     assert isinstance(memory, EngineMemory)
     assert 0 <= memory.direct_used <= memory.direct_limit == 16 << 20
     assert 0 < memory.heap_used <= memory.heap_limit
+    assert 0 <= memory.heap_live <= memory.heap_limit
     assert 0 < memory.collecting_ms < memory.uptime_ms
     assert memory.in_use == 0
     session.execute("CREATE TEMPORARY VIEW kept AS SELECT 1")

@@ -6,24 +6,21 @@ import os
 import signal
 import threading
 from contextlib import suppress
-from pathlib import Path
 
 import psutil
 
 import tidegate
+from tests.support.fixtures.faults import Faults
 from tests.support.fixtures.server import Server, StartServer, named_rows
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import PATIENCE
 from tidegate_server.core.faults import Point
 
 
 def die_at(
-    server: Server, point: Point, statement: str, start_server: StartServer, faults: Path
+    server: Server, point: Point, statement: str, start_server: StartServer, faults: Faults
 ) -> Server:
-    """Kill the gateway while a statement is at a point; return the next one, its engine up.
-
-    :param faults: the folder that ``TIDEGATE_FAULTS`` names.
-    """
-    (faults / f"{point.value}.armed").touch()
+    """Kill the gateway while a statement is at a point; return the next one, its engine up."""
+    faults.arm(point)
 
     def ask() -> None:
         with suppress(tidegate.Error):
@@ -31,10 +28,10 @@ def die_at(
 
     asking = threading.Thread(target=ask)
     asking.start()
-    wait_until((faults / f"{point.value}.held").exists, f"no process reached {point.value}")
+    faults.wait_held(point)
     everything = server.processes()
     os.kill(server.pid, signal.SIGKILL)
-    (faults / f"{point.value}.held").unlink()
+    faults.release(point)
     asking.join()
     server.process.wait()
     assert psutil.wait_procs(everything, timeout=PATIENCE)[1] == []

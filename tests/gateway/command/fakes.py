@@ -346,7 +346,13 @@ class FixedClock:
 
 
 _MEMORY = EngineMemory(
-    heap_used=1, heap_limit=2, direct_used=1, direct_limit=2, collecting_ms=0, uptime_ms=1
+    heap_used=1,
+    heap_live=0,
+    heap_limit=2,
+    direct_used=1,
+    direct_limit=2,
+    collecting_ms=0,
+    uptime_ms=1,
 )
 
 

@@ -104,6 +104,7 @@ class FakeEngine(flight.FlightServerBase):  # type: ignore[misc]
 def memory(in_use: int) -> EngineMemory:
     return EngineMemory(
         heap_used=1,
+        heap_live=0,
         heap_limit=2,
         direct_used=0,
         direct_limit=1,

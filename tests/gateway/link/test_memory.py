@@ -26,6 +26,7 @@ class Clocked:
     """An engine whose JVM spends a share of its time in collections."""
 
     share: float = 0.0
+    live: int = 700 << 20
     direct: int = 0
     generation: int = 1
     ready: bool = True
@@ -41,6 +42,7 @@ class Clocked:
         self.collecting += round(15_000 * self.share)
         return EngineMemory(
             heap_used=900 << 20,
+            heap_live=self.live,
             heap_limit=1000 << 20,
             direct_used=self.direct,
             direct_limit=100,
@@ -75,6 +77,12 @@ def test_a_healthy_engine_has_no_problem() -> None:
     assert state is not None
     assert state.collecting == pytest.approx(0.05)
     assert (state.problem, watched.said, watched.replaced) == (None, [], [])
+
+
+def test_slow_collections_of_a_heap_that_is_mostly_free_are_no_problem() -> None:
+    watched = Watched(Clocked(share=0.4, live=250 << 20))
+    watched.check(100)
+    assert (watched.said, watched.replaced) == ([], [])
 
 
 def test_work_that_waits_for_executors_is_announced_once() -> None:

@@ -191,6 +191,8 @@ class EngineMemory:
     """Memory use of the engine's JVM in bytes, and the time of its garbage collections."""
 
     heap_used: int
+    heap_live: int
+    """What the last full collection left; 0 before the first."""
     heap_limit: int
     direct_used: int
     """Memory outside the heap that the JVM accounts for, such as buffers of files."""

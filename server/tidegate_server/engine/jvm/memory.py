@@ -20,6 +20,10 @@ class JvmMemory:
         factory = jvm.java.lang.management.ManagementFactory
         self._heap: Any = factory.getMemoryMXBean()
         self._collectors: Any = list(factory.getGarbageCollectorMXBeans())
+        self._old: Any = max(
+            (pool for pool in factory.getMemoryPoolMXBeans() if pool.getCollectionUsage()),
+            key=lambda pool: int(pool.getUsage().getMax()),
+        )
         self._runtime: Any = factory.getRuntimeMXBean()
         self._direct: Any = next(
             pool
@@ -36,6 +40,7 @@ class JvmMemory:
         heap = self._heap.getHeapMemoryUsage()
         return EngineMemory(
             heap_used=int(heap.getUsed()),
+            heap_live=int(self._old.getCollectionUsage().getUsed()),
             heap_limit=int(heap.getMax()),
             direct_used=int(self._direct.getMemoryUsed()),
             direct_limit=self._direct_limit,

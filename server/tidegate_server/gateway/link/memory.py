@@ -24,6 +24,9 @@ _WINDOW = 5
 _SUSTAINED = 8
 """Consecutive samples with too large a share before the engine is replaced: two more minutes."""
 _MOST_COLLECTING = 0.1
+_MOST_LIVE = 0.5
+"""Share of the heap in use after a full collection, below which collections are slow for another
+reason: the processors are busy, or the heap is still growing."""
 _MOST_DIRECT = 0.9
 
 
@@ -36,13 +39,19 @@ class MemoryState:
     """Share of the last minute spent in garbage collections, from 0 to 1."""
 
     @property
+    def heap_too_small(self) -> bool:
+        """Whether collections take long because what is in use leaves little of the heap free."""
+        live = self.memory.heap_live / self.memory.heap_limit
+        return self.collecting > _MOST_COLLECTING and live > _MOST_LIVE
+
+    @property
     def problem(self) -> str | None:
         """What is wrong, as a sentence; None if nothing is."""
-        if self.collecting > _MOST_COLLECTING:
+        if self.heap_too_small:
             return (
-                f"The engine spends {self.collecting:.0%} of its time in garbage collections, with "
-                f"{self.memory.heap_used >> 20} of {self.memory.heap_limit >> 20} MiB of its heap "
-                "in use: raise engine.driver_memory."
+                f"The engine spends {self.collecting:.0%} of its time in garbage collections, "
+                f"which leave {self.memory.heap_live >> 20} of {self.memory.heap_limit >> 20} MiB "
+                "of its heap in use: raise engine.driver_memory."
             )
         if self.memory.direct_used > _MOST_DIRECT * self.memory.direct_limit:
             return (
@@ -106,8 +115,8 @@ class MemoryWatch:
         state = _state(tuple(self._samples))
         self._report(state.problem, "The engine has enough memory again.")
         self._report(state.starvation, "No work of the engine waits for executors any more.")
-        full = len(self._samples) == _WINDOW and state.collecting > _MOST_COLLECTING
-        self._collecting = self._collecting + 1 if full else 0
+        sustained = len(self._samples) == _WINDOW and state.heap_too_small
+        self._collecting = self._collecting + 1 if sustained else 0
         if self._collecting >= _SUSTAINED and state.problem is not None:
             self._replace(state.problem)
 
