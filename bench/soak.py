@@ -146,15 +146,20 @@ def _soak(
 def _sample(server: Server, directory: Path) -> dict[str, float]:
     """Return what the server takes now, in the order of the bounds."""
     live = live_mib(jvm_of(server))
+    resident = threads = files = 0
     gateway = psutil.Process(server.pid)
-    family = [gateway, *gateway.children(recursive=True)]
+    for process in (gateway, *gateway.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # Hadoop runs commands such as readlink
+            resident += process.memory_info().rss
+            threads += process.num_threads()
+            files += process.num_fds()
     tables = directory / "data" / "warehouse"
     values = (
         live,
         _direct_bytes(server) / (1 << 20),
-        sum(process.memory_info().rss for process in family) / (1 << 20),
-        sum(process.num_threads() for process in family),
-        sum(process.num_fds() for process in family),
+        resident / (1 << 20),
+        threads,
+        files,
         (_bytes_below(directory) - _bytes_below(tables)) / (1 << 20),
     )
     return dict(zip(_BOUNDS, values, strict=True))
