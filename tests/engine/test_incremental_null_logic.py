@@ -21,8 +21,8 @@ PARTS = 4 if FULL else 1
 """Number of tests into which the queries are divided; each takes some seconds."""
 EACH = 1 if FULL else 6
 """A quick run tries every sixth query."""
-EXPECTED = {"JOIN_WITHOUT_EQUALITY", "SOURCE_CHANGE_UNKNOWN"}
-"""Why refreshes of these queries may be full: NOT IN of several columns or of NULL."""
+EXPECTED = {"SOURCE_CHANGE_UNKNOWN"}
+"""Why refreshes of these queries may be full."""
 UNCERTAIN = "SUBQUERY_PREDICATE_NOT_INCREMENTALIZABLE"
 
 

@@ -253,11 +253,8 @@ class Reason(OpenEnum):
     JOIN_WITHOUT_EQUALITY = (
         "JOIN_WITHOUT_EQUALITY",
         ReasonGroup.QUERY,
-        (
-            "NOT IN with excluded values that contain NULL or are empty; with the rule WHOLE off, "
-            "FULL JOIN that equates no columns"
-        ),
-        "Use NOT EXISTS, or exclude NULL.",
+        "with the rule WHOLE off, FULL JOIN that equates no columns",
+        "Equate columns of both tables, or switch the rule WHOLE on.",
     )
     SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE = (
         "SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE",
@@ -327,7 +324,7 @@ class Reason(OpenEnum):
     ROWS_LEFT_LIMIT = (
         "ROWS_LEFT_LIMIT",
         ReasonGroup.DATA,
-        "rows left the LIMIT, and the table does not contain the rows that move up",
+        "more rows left the LIMIT than were recorded to move up",
     )
     IMMUTABLE_REGION_MOVES = (
         "IMMUTABLE_REGION_MOVES",

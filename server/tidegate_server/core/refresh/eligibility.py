@@ -87,8 +87,6 @@ class Operator:
     """Whether ``inexact`` does not apply while the summed numbers are small enough."""
     ambiguous: Obstacle | None = None
     """Why its rows are arbitrary if tied rows differ; None if they never are."""
-    unless: Obstacle | None = None
-    """Why there are no keys unless the rows meet the query's preconditions."""
     obstacles: tuple[Obstacle, ...] = ()
     """Reasons to make every refresh full."""
     subqueries: tuple[Operator, ...] = ()
@@ -179,8 +177,6 @@ class _Judge:
         if not derived and not compared and operator.changes_by_keys(self.changed):
             if operator.keyless is not None:
                 yield operator.keyless
-            if operator.unless is not None and not self.provided:
-                yield operator.unless
             if not operator.replaced:
                 needed.add(Rule.NESTED)
         for rule in sorted(needed - self.rules, key=lambda rule: rule.value):

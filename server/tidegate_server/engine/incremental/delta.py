@@ -187,7 +187,6 @@ class DeltaBuilder:
             sides[kept] = of_kept.plan
             parts.append(self._join(node, of_kept, *sides))
         if of_looked_up is not None:
-            self._add_check(node)
             same, after, before = self._affected_sides(node, of_looked_up)
             for other, sign in ((after, 1), (before, -1)):
                 sides = [same, other] if kept == 0 else [other, same]
@@ -202,6 +201,9 @@ class DeltaBuilder:
         kept, other = node.children[1 - looked_up], node.children[looked_up]
         if node.keys[looked_up]:
             keys = self._collect_keys([(node.keys[looked_up], change)])
+            if node.null_aware:
+                same = self._null_aware_rows(node, 1 - looked_up, keys)
+                return same, self.after(other), self.before(other)
             return (
                 self._restrict(node, 1 - looked_up, keys, before=True),
                 self._restrict(node, looked_up, keys, before=False),
@@ -213,6 +215,18 @@ class DeltaBuilder:
         few = self._broadcast_few(change)
         same = self.catalyst.semi_join(self.before(kept), few, condition)
         return same, self.after(other), self.before(other)
+
+    def _null_aware_rows(self, node: Node, kept: int, keys: Keys) -> Any:
+        """Return the previous rows on one side whose key is affected or NULL.
+
+        They are all rows if NULL is affected, since it matches every key.
+        """
+        if not keys.columns or keys.columns[0].has_null:
+            self._accept(self.rows_in_table)
+            return self.before(node.children[kept])
+        (values,) = keys.columns
+        with_null = replace(keys, columns=(replace(values, has_null=True),))
+        return self._restrict(node, kept, with_null, before=True)
 
     def _broadcast_few(self, change: Weighted) -> Any:
         """Return a change as a side of a join; Spark would overestimate its size."""

@@ -34,6 +34,7 @@ from tidegate_server.engine.storage.base import TableFormat
 from tidegate_server.engine.storage.commit_record import (
     Boundary,
     CommitRecord,
+    KnownRows,
     RecordedRefresh,
     RowPreconditions,
     TooManyGroups,
@@ -144,10 +145,12 @@ def continuation_of(
         and merges(order, frozen_at)
         and not _reads_other_values(query.shape, query.first.node, changed)
     ):
-        if state in (Boundary.COMPLETE, Boundary.DISTINCT):
-            first = query.first
+        if not isinstance(state, KnownRows):
+            obstacle = _UNKNOWN_CUT
+        elif state.boundary is Boundary.TIED:
+            obstacle = TIES
         else:
-            obstacle = TIES if state is Boundary.TIED else _UNKNOWN_CUT
+            first = query.first
     if query.preconditions:
         preconditions = record.preconditions
         if preconditions is None:

@@ -2,9 +2,9 @@
 
 A plan cannot prove that no two rows tie in a window's order, but the rows can be checked. If tied
 rows are equal in all used columns, the query has only one result, and recomputing some of its rows
-gives the same as recomputing all. The same applies to NULL among the values that NOT IN excludes,
-and to averages of numbers so large that they depend on the order of addition. Full refreshes check
-all rows and record the result; incremental ones check the changed rows.
+gives the same as recomputing all. The same applies to averages of numbers so large that they depend
+on the order of addition. Full refreshes check all rows and record the result; incremental ones
+check the changed rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidegate_server.engine.incremental.analysis.classify import (
     shared_groups,
 )
 from tidegate_server.engine.incremental.analysis.functional_dependencies import PASSING, conjuncts
-from tidegate_server.engine.incremental.analysis.shape import NULLS, Node, cut_of
+from tidegate_server.engine.incremental.analysis.shape import Node, cut_of
 from tidegate_server.engine.incremental.analysis.windows import window_functions
 from tidegate_server.engine.query.catalyst import Catalyst, expression_id
 from tidegate_server.engine.storage.commit_record import RowPreconditions
@@ -40,7 +40,6 @@ OBSTACLES: Mapping[RowPreconditions, Obstacle] = {
         code=Reason.ORDER_NOT_UNIQUE,
         text="rows tie that differ, so that any of them may come first",
     ),
-    RowPreconditions.NULLS: NULLS,
     RowPreconditions.LARGE: Obstacle(
         code=Reason.AGGREGATE_NOT_TOP_NODE,
         text="the numbers are so large that their avg depends on the rows' order in its last "
@@ -101,20 +100,6 @@ class Untied:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NeverNull:
-    """The values that NOT IN looks up are not empty and contain no NULL."""
-
-    node: Node
-    value: Any
-    """Their expression."""
-
-    @property
-    def input(self) -> Any:
-        """The plan of the rows."""
-        return self.node.plan.right()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Bounded:
     """Integers are small enough for an exact floating-point sum."""
 
@@ -128,7 +113,7 @@ class Bounded:
         return self.node.plan.child()
 
 
-Precondition = Untied | NeverNull | Bounded
+Precondition = Untied | Bounded
 
 
 def preconditions_of(shape: Node, catalyst: Catalyst) -> tuple[Precondition, ...]:
@@ -194,14 +179,12 @@ def directions(orders: Sequence[Any], prefix: str) -> Iterator[Column]:
 
 
 def _in_query(shape: Node, catalyst: Catalyst) -> Iterator[Precondition]:
-    """Yield the preconditions on the order of rows, and on NULL, of a query or subquery."""
+    """Yield the preconditions on the order of rows of a query or subquery."""
     live = frozenset(map(expression_id, items(shape.plan.output())))
     return _below(shape, live, {}, catalyst)
 
 
 def _below(node: Node, live: Live, cuts: Cuts, catalyst: Catalyst) -> Iterator[Precondition]:
-    if node.operator.unless is not None:
-        yield NeverNull(node=node, value=node.keys[1][0])
     if node.operator.ambiguous is not None:
         match node.kind:
             case "Window":
@@ -353,16 +336,12 @@ def _broken_rows(precondition: Precondition, catalyst: Catalyst, rows: Any) -> D
     """Return rows with the column ``broken``, not NULL where the precondition is broken."""
     if isinstance(precondition, Untied):
         return _tied_rows(precondition, catalyst, rows)
-    if isinstance(precondition, NeverNull):
-        values, found = [precondition.value], RowPreconditions.NULLS
-        wrong = "coalesce(bool_or(v0 IS NULL), true)"
-    else:
-        values, found = list(precondition.values), RowPreconditions.LARGE
-        sums = (f"sum(abs(CAST(v{n} AS DOUBLE))) > {_EXACT}D" for n in range(len(values)))
-        wrong = " OR ".join(sums)
+    values = precondition.values
     named = [catalyst.alias(value, f"v{number}") for number, value in enumerate(values)]
     frame = catalyst.frame(catalyst.project(named, rows))
-    return frame.selectExpr(f"CASE WHEN {wrong} THEN '{found.value}' END AS broken")
+    sums = (f"sum(abs(CAST(v{n} AS DOUBLE))) > {_EXACT}D" for n in range(len(values)))
+    large = f"'{RowPreconditions.LARGE.value}'"
+    return frame.selectExpr(f"CASE WHEN {' OR '.join(sums)} THEN {large} END AS broken")
 
 
 def _tied_rows(untied: Untied, catalyst: Catalyst, rows: Any) -> DataFrame:

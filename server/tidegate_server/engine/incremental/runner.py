@@ -59,8 +59,8 @@ from tidegate_server.engine.query.catalyst import Catalyst
 from tidegate_server.engine.storage.base import TableFormat
 from tidegate_server.engine.storage.commit_record import (
     AggregateState,
-    Boundary,
     IncrementalState,
+    KnownRows,
     RecordedRefresh,
 )
 from tidegate_server.engine.storage.exact import quote_column
@@ -307,20 +307,20 @@ class StepRunner:
         :raises NotFollowingError: if that is impossible.
         """
         self.incremental = state = self.context.last.record.incremental
-        if self._change is None:
+        if self._change is None or not isinstance(state, KnownRows):
             return
         catalyst = self._builder.catalyst
         rows = project_change(self._first, catalyst, self._change.plan, self._change.weight)
         merged = merge_change(
             self._first,
             catalyst,
+            state,
             self._in_query_order(self._stored_rows()),
             self._rows(catalyst.frame(rows)),
             self.context.resources,
-            whole=state is Boundary.COMPLETE,
         )
         self.context.check()
-        self.content, self.incremental = merged.rows, merged.boundary
+        self.content, self.incremental = merged.rows, merged.state
 
     def _merge_groups(self) -> None:
         """Compute the diff from the change of the groups.

@@ -1,18 +1,26 @@
 """Derives the first rows of an ordered query from those in the table and the change.
 
 If a query ends in ORDER BY with LIMIT, the table has all of the query's rows up to its own last
-one, provided that no other row ties with that. The change of the ordered rows is merged with them:
-the first rows are known while enough rows remain, or are added, up to that place. If more rows
-leave, the rows that follow are unknown, and the query is computed.
+one, provided that no other row ties with that. Some of the rows that follow are recorded beside it
+as spare ones. The change of the ordered rows is merged with both: the first rows are known while
+enough rows remain, or are added, up to the last spare one. If more rows leave, the rows that follow
+are unknown, and the query is computed.
+
+This is the top-k' of Yi, Yu, Yang, Xia and Chen, "Efficient Maintenance of Materialized Top-k
+Views", ICDE 2003.
 """
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import reduce
+from hashlib import sha256
 from typing import Any
 
+import pyspark
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
@@ -24,16 +32,16 @@ from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.preconditions import NotFollowingError, directions
 from tidegate_server.engine.query.catalyst import Catalyst, expression_id
 from tidegate_server.engine.storage.base import DiffMismatchError
-from tidegate_server.engine.storage.commit_record import Boundary
+from tidegate_server.engine.storage.commit_record import Boundary, KnownRows
 from tidegate_server.engine.storage.exact import column_named, sum_weights
-from tidegate_server.engine.storage.jvm import items, kind
+from tidegate_server.engine.storage.jvm import items, java, kind
 
 TIES = Obstacle(
     code=Reason.ORDER_NOT_UNIQUE, text="rows tie where LIMIT cuts, so that any may be left"
 )
 LEFT = Obstacle(
     code=Reason.ROWS_LEFT_LIMIT,
-    text="rows left those that LIMIT keeps, and which ones follow is not in the table",
+    text="more rows left those that LIMIT keeps than were recorded to follow them",
 )
 _UNKNOWN = Obstacle(
     code=Reason.OPERATOR_NOT_INCREMENTALIZABLE,
@@ -42,10 +50,13 @@ _UNKNOWN = Obstacle(
 )
 
 _MOST_ROWS = 10_000
+_SPARE_ROWS = 100
+_SPARE_BYTES = 1 << 15
+"""Spare rows that take more are not recorded."""
 _KEY = "__order"
 _PART, _RANK, _UPTO, _BOUND = "__part", "__rank", "__upto", "__bound"
 _OWN = frozenset({WEIGHT, _PART, _RANK, _UPTO, _BOUND})
-_MERGED, _STORED, _TOUCHED = 0, 1, 2
+_MERGED, _STORED, _SPARE, _TOUCHED = range(4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +80,7 @@ class FirstRows:
 class FirstRowsFound:
     """The first rows computed from the sources."""
 
-    boundary: Boundary
+    state: KnownRows
     plan: Any
     """The query's rows."""
 
@@ -78,8 +89,7 @@ class FirstRowsFound:
 class Merged:
     """The first rows derived from the previous ones."""
 
-    boundary: Boundary
-    """COMPLETE or DISTINCT."""
+    state: KnownRows
     rows: DataFrame | None
     """None if they stay the same."""
 
@@ -174,27 +184,40 @@ def _told_by(
 def compute_first_rows(
     first: FirstRows, catalyst: Catalyst, resources: ExitStack
 ) -> FirstRowsFound:
-    """Compute the first rows from the sources, and one more to detect a tie; one action.
+    """Compute the first rows from the sources, and those that follow them; two actions.
 
     :param resources: resources to release after the rows are written.
     """
     output = list(items(first.below.plan.output()))
-    rows = catalyst.limit(first.below.plan, first.count + 1)
+    most = first.count + _SPARE_ROWS
+    rows = catalyst.limit(first.below.plan, most + 1)  # one more shows whether the last one ties
     keyed = catalyst.project([*output, *_keys(first, catalyst)], rows)
-    frame = catalyst.frame(keyed).persist()
-    resources.callback(frame.unpersist)
     places = Window.orderBy(*directions(first.order, _KEY))
-    found = frame.select(F.rank().over(places).alias(_RANK)).selectExpr(
-        f"coalesce(max({_RANK}), 0) AS last", "count(*) AS rows"
-    )
-    last, count = found.first() or (0, 0)
-    further = Boundary.TIED if last <= first.count else Boundary.DISTINCT
-    kept = frame.withColumn(_RANK, F.row_number().over(places)).where(F.col(_RANK) <= first.count)
-    plan = catalyst.project(output, catalyst.analyzed_plan(kept))
-    for projection in reversed(first.above):
-        plan = catalyst.with_children(projection, [plan])
-    boundary = further if count > first.count else Boundary.COMPLETE
-    return FirstRowsFound(boundary=boundary, plan=plan)
+    ranked = {_RANK: F.rank().over(places), _UPTO: F.row_number().over(places)}
+    frame = catalyst.frame(keyed).withColumns(ranked).persist()
+    resources.callback(frame.unpersist)
+    found = frame.selectExpr(
+        "count(*) AS rows",
+        f"max({_RANK}) AS last",
+        f"coalesce(bool_or({_UPTO} > {first.count} AND {_RANK} <= {first.count}), false) AS tied",
+    ).first()
+    if found is None:
+        raise AssertionError("an aggregate without groups has one row")
+
+    def part(condition: str) -> Any:
+        plan = catalyst.analyzed_plan(frame.where(condition))
+        plan = catalyst.project(output, plan)
+        for projection in reversed(first.above):
+            plan = catalyst.with_children(projection, [plan])
+        return plan
+
+    plan = part(f"{_UPTO} <= {first.count}")
+    if found["tied"]:
+        return FirstRowsFound(state=KnownRows(Boundary.TIED), plan=plan)
+    whole = found["rows"] <= most
+    known = "true" if whole else f"{_RANK} < {found['last']}"
+    spare = catalyst.frame(part(f"{_UPTO} > {first.count} AND {known}"))
+    return FirstRowsFound(state=_known_rows(spare, whole=whole), plan=plan)
 
 
 def project_change(first: FirstRows, catalyst: Catalyst, plan: Any, weight: Any) -> Any:
@@ -207,16 +230,15 @@ def project_change(first: FirstRows, catalyst: Catalyst, plan: Any, weight: Any)
 def merge_change(
     first: FirstRows,
     catalyst: Catalyst,
+    state: KnownRows,
     stored: DataFrame,
     change: DataFrame,
     resources: ExitStack,
-    *,
-    whole: bool,
 ) -> Merged:
-    """Return the table's new rows; one Spark action.
+    """Return the table's new rows; two Spark actions.
 
-    :param stored: the table's previous rows; their recorded boundary is COMPLETE or DISTINCT.
-    :param whole: whether it is COMPLETE.
+    :param state: what is recorded of the previous rows; they do not tie where LIMIT cuts.
+    :param stored: the table's previous rows.
     :param change: the change of all rows, not only the first: the same columns, then the weight.
     :param resources: resources to release after the rows are written.
     :raises NotFollowingError: if rows missing in the table are needed, or rows tie.
@@ -225,42 +247,91 @@ def merge_change(
     columns = stored.columns
     if _OWN & {name.lower() for name in columns}:
         raise DiffMismatchError("a column is named as those of a change are")
+    spare = _spare_rows(catalyst, state.spare, stored)
+    whole = state.boundary is Boundary.COMPLETE and (spare is not None or not state.spare)
+    previous = [(stored, _STORED), *([(spare, _SPARE)] if spare is not None else [])]
     net = sum_weights(change)
     one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
-    both = sum_weights(stored.withColumn(WEIGHT, one).unionAll(net))
-    rows = both.withColumn(_PART, F.lit(_MERGED))
-    for part, kind_ in ((stored, _STORED), (net.drop(WEIGHT), _TOUCHED)):
+    weighted = [each.withColumn(WEIGHT, one) for each, _ in previous]
+    rows = sum_weights(reduce(DataFrame.unionAll, [*weighted, net]))
+    rows = rows.withColumn(_PART, F.lit(_MERGED))
+    for part, kind_ in (*previous, (net.drop(WEIGHT), _TOUCHED)):
         rows = rows.unionAll(part.withColumns({WEIGHT: none, _PART: F.lit(kind_)}))
     placed = _with_places(first, catalyst, rows).persist()
     resources.callback(placed.unpersist)
-    inside = "true" if whole else f"{_RANK} <= {_BOUND}"
-    found = placed.where(inside).selectExpr(
+    inside = placed.where("true" if whole else f"{_RANK} <= {_BOUND}")
+    kept = f"{WEIGHT} > 0 AND {_UPTO} <= {first.count}"
+    look = inside.selectExpr(
         f"count_if({_PART} = {_STORED}) AS held",
         f"coalesce(sum({WEIGHT}), 0) AS known",
         f"coalesce(bool_or({WEIGHT} < 0), false) AS wrong",
         f"coalesce(bool_or({_UPTO} = {first.count}), false) AS even",
-        f"coalesce(bool_or({_PART} = {_TOUCHED}), false) AS touched",
-    )
-    look = found.first()
+        f"min(CASE WHEN {_PART} = {_TOUCHED} THEN {_RANK} END) AS touched",
+        f"max(CASE WHEN {kept} THEN {_RANK} END) AS last",
+    ).first()
     if look is None or look["wrong"] or look["held"] > first.count:
         raise DiffMismatchError("the table does not have the first rows that were recorded")
-    whole = whole and look["known"] <= first.count
-    boundary = Boundary.COMPLETE if whole else Boundary.DISTINCT
-    if not look["touched"]:
-        return Merged(boundary=boundary, rows=None)
-    if not whole and look["known"] < first.count:
+    if look["touched"] is None:
+        return Merged(state=state, rows=None)
+    cut = not whole or look["known"] > first.count
+    if cut and look["known"] < first.count:
         raise NotFollowingError(LEFT)
-    if not whole and not look["even"]:
+    if cut and not look["even"]:
         raise NotFollowingError(TIES)
-    kept = placed.where(f"{inside} AND {WEIGHT} > 0 AND {_UPTO} <= {first.count}")
+    most = first.count + _SPARE_ROWS
+    following = inside.where(f"{WEIGHT} > 0 AND {_UPTO} > {first.count} AND {_UPTO} <= {most}")
+    found = _known_rows(_copies(following, columns), whole=whole and look["known"] <= most)
+    only_spare = look["known"] > first.count and look["touched"] > look["last"]
+    return Merged(state=found, rows=None if only_spare else _copies(inside.where(kept), columns))
+
+
+def _copies(weighted: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Return each row as often as its weight says."""
     copies = F.explode(F.expr(f"array_repeat(1, CAST({WEIGHT} AS INT))")).alias(_PART)
-    return Merged(
-        boundary=boundary, rows=kept.select(*map(column_named, columns), copies).drop(_PART)
-    )
+    return weighted.select(*map(column_named, columns), copies).drop(_PART)
+
+
+def _known_rows(spare: DataFrame, *, whole: bool) -> KnownRows:
+    """Return what to record of the rows that follow those of the table; one Spark action.
+
+    They are recorded as Spark has them in memory, which loses nothing of any type.
+
+    :param whole: whether no other rows follow.
+    """
+    named = spare.toDF(*(f"c{number}" for number in range(len(spare.columns))))
+    found: Any = named.selectExpr("collect_list(struct(*))").localCheckpoint()
+    (row,) = found._jdf.queryExecution().executedPlan().executeCollect()
+    count, data = int(row.getArray(0).numElements()), bytes(row.getBytes())
+    if count and len(data) > _SPARE_BYTES:
+        return KnownRows(Boundary.DISTINCT)
+    text = f"{_layout(spare)}:{b64encode(data).decode()}" if count else ""
+    return KnownRows(Boundary.COMPLETE if whole else Boundary.DISTINCT, text)
+
+
+def _spare_rows(catalyst: Catalyst, text: str, like: DataFrame) -> DataFrame | None:
+    """Return recorded rows under the columns of ``like``; None if there are none, or if they were
+    recorded by another release of Spark or with other types."""
+    layout, _, encoded = text.partition(":")
+    if layout != _layout(like):
+        return None
+    data = b64decode(encoded)
+    jvm: Any = java(catalyst.spark)
+    row = jvm.org.apache.spark.sql.catalyst.expressions.UnsafeRow(1)
+    row.pointTo(data, len(data))
+    schema = like._jdf.schema()
+    attributes = [catalyst.attribute(str(f.name()), f.dataType()) for f in schema.fields()]
+    rows = row.getArray(0).toObjectArray(schema)
+    return catalyst.frame(catalyst.rows(attributes, rows))
+
+
+def _layout(frame: DataFrame) -> str:
+    """Return an identifier of how Spark keeps rows of these types in memory."""
+    types = ",".join(field.dataType.simpleString() for field in frame.schema)
+    return sha256(f"{pyspark.__version__} {types}".encode()).hexdigest()[:16]
 
 
 def _with_places(first: FirstRows, catalyst: Catalyst, rows: DataFrame) -> DataFrame:
-    """Add each row's rank, the number of rows up to it, and the last rank in the table."""
+    """Add each row's rank, the number of rows up to it, and the last known rank."""
     plan = catalyst.analyzed_plan(rows)
     columns = list(items(plan.output()))
     read = [catalyst.alias(columns[i], f"{_KEY}d{i}", a) for a, i in first.columns]
@@ -269,10 +340,10 @@ def _with_places(first: FirstRows, catalyst: Catalyst, rows: DataFrame) -> DataF
     places = Window.orderBy(*directions(first.order, _KEY))
     upto = places.rangeBetween(Window.unboundedPreceding, Window.currentRow)
     all_ = Window.partitionBy()
-    is_stored = F.col(_PART) == _STORED
+    is_known = F.col(_PART).isin(_STORED, _SPARE)
     return frame.withColumns(
         {_RANK: F.rank().over(places), _UPTO: F.sum(WEIGHT).over(upto)}
-    ).withColumn(_BOUND, F.max(F.when(is_stored, F.col(_RANK))).over(all_))
+    ).withColumn(_BOUND, F.max(F.when(is_known, F.col(_RANK))).over(all_))
 
 
 def _keys(first: FirstRows, catalyst: Catalyst) -> list[Any]:

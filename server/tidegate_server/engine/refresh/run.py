@@ -58,9 +58,9 @@ from tidegate_server.engine.storage.base import (
 )
 from tidegate_server.engine.storage.commit_record import (
     AggregateState,
-    Boundary,
     CommitRecord,
     IncrementalState,
+    KnownRows,
     RecordedRefresh,
     RowPreconditions,
     TooManyGroups,
@@ -284,7 +284,7 @@ def _compute_recorded(
 def _compute_with_state(
     planned: PlannedRefresh, recording: Recording, catalyst: Catalyst, resources: ExitStack
 ) -> tuple[DataFrame, IncrementalState]:
-    """Return the query's rows with their partial aggregates or LIMIT boundary."""
+    """Return the query's rows with their partial aggregates or what is known beyond a LIMIT."""
     query = planned.query
     if recording is Recording.AGGREGATES and query.totals is not None:
         few = planned.last is not None and _has_state(planned.last)
@@ -295,11 +295,11 @@ def _compute_with_state(
     if query.first is None:
         raise AssertionError("only totals and first rows are recorded")
     first = compute_first_rows(query.first, catalyst, resources)
-    return catalyst.frame(first.plan), first.boundary
+    return catalyst.frame(first.plan), first.state
 
 
 def _has_state(last: RecordedRefresh) -> bool:
-    return isinstance(last.record.incremental, AggregateState | Boundary)
+    return isinstance(last.record.incremental, AggregateState | KnownRows)
 
 
 def _outcome(planned: PlannedRefresh, written: Written) -> RefreshOutcome:

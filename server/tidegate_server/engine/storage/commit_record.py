@@ -11,14 +11,23 @@ from tidegate_server.core.refresh.request import CommittedRefresh
 
 
 class Boundary(Enum):
-    """How the first rows that LIMIT keeps end; the values are what commits store."""
+    """How the known first rows of an ordered query end; the values are what commits store."""
 
     COMPLETE = "whole"
     """There are no other rows."""
     DISTINCT = "clear"
-    """The next row, which the table does not have, comes after the table's last one."""
+    """The next row, which is unknown, comes after the last known one."""
     TIED = "tied"
-    """The next row ties with the last one, so that either could have been kept."""
+    """Rows tie where LIMIT cuts, so that either could have been kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRows:
+    """The first rows of an ordered query: those that LIMIT keeps in the table, and spare ones."""
+
+    boundary: Boundary
+    spare: str = ""
+    """The rows that come next, as ``top_n.py`` writes them; empty if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +42,7 @@ class TooManyGroups:
     """The partial aggregates are not recorded, because there are too many groups."""
 
 
-IncrementalState = AggregateState | TooManyGroups | Boundary
+IncrementalState = AggregateState | TooManyGroups | KnownRows
 """What an incremental refresh continues from besides the table's rows."""
 
 
@@ -43,8 +52,6 @@ class RowPreconditions(Enum):
     SATISFIED = "hold"
     TIED = "tied"
     """Rows tie that differ, so that any of them may come first."""
-    NULLS = "nulls"
-    """NULL is among the values that NOT IN excludes."""
     LARGE = "large"
     """Numbers are so large that their average depends on the order of the rows."""
 
@@ -123,20 +130,18 @@ def stored_incremental(state: IncrementalState | None) -> str | None:
             return text
         case TooManyGroups():
             return ""
-        case Boundary():
-            return state.value
+        case KnownRows(boundary, spare):
+            return f"{boundary.value} {spare}".rstrip()
     return None
 
 
 def read_incremental(text: str | None) -> IncrementalState | None:
     """Return the state that a commit stores as this text."""
-    match text:
-        case None:
-            return None
-        case "":
-            return TooManyGroups()
-        case Boundary.COMPLETE.value | Boundary.DISTINCT.value | Boundary.TIED.value:
-            return Boundary(text)
+    if not text:
+        return None if text is None else TooManyGroups()
+    first, _, spare = text.partition(" ")
+    if first in {boundary.value for boundary in Boundary}:
+        return KnownRows(Boundary(first), spare)
     return AggregateState(text)
 
 

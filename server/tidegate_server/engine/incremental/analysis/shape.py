@@ -48,10 +48,6 @@ _OUTER_KEYED: Mapping[str, tuple[int, ...]] = {
     "FullOuter": (0, 1),
 }
 _WEIGHT = "__weight"
-NULLS = Obstacle(
-    code=Reason.JOIN_WITHOUT_EQUALITY,
-    text="the values that NOT IN excludes are empty or contain NULL",
-)
 _CORRUPT = "spark.sql.columnNameOfCorruptRecord"
 _CORRUPT_OPTION = "columnnameofcorruptrecord"
 
@@ -72,6 +68,8 @@ class Node:
     children: tuple[Node, ...] = ()
     keys: tuple[tuple[Any, ...], ...] = ()
     """For each child the key expressions over its attributes; those of two children correspond."""
+    null_aware: bool = False
+    """Whether NULL matches every key, as in ``a = b OR (a = b) IS NULL`` of NOT IN."""
     columns: tuple[int, ...] = ()
     """The table's column of each key, if the operator's rows are replaced by key."""
     subqueries: tuple[Subquery, ...] = ()
@@ -282,9 +280,11 @@ class _Reader:
         else:
             return self._unknown(plan)
         left, right = (child.plan for child in children)
-        pairs, unless = list(equated_pairs(plan.condition(), left, right)), None
+        pairs, null_aware = list(equated_pairs(plan.condition(), left, right)), False
         if not pairs and (pair := null_aware_pair(plan.condition(), left, right)) is not None:
-            pairs, unless = [pair], NULLS if any(bool(e.nullable()) for e in pair) else None
+            null_aware = any(bool(expression.nullable()) for expression in pair)
+            if not null_aware or len(keyed_by) == 1:
+                pairs = [pair]
         keys = (tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
         keyless = None
         if len(keyed_by) > 1:  # else affected rows are found by the condition
@@ -298,7 +298,7 @@ class _Reader:
             keys=keys,
             keyless=keyless,
             whole=True,
-            unless=unless,
+            null_aware=null_aware,
         )
 
     def _aggregate(self, plan: Any, trace: Trace | None) -> Node:
@@ -482,7 +482,7 @@ class _Reader:
         columns: tuple[int, ...] = (),
         refused: Sequence[Obstacle] = (),
         ambiguous: Obstacle | None = None,
-        unless: Obstacle | None = None,
+        null_aware: bool = False,
     ) -> Node:
         found = [*refused, *_collation_obstacles(plan)]
         if ambiguous is not None and not all(map(is_sortable, items(plan.child().output()))):
@@ -502,7 +502,6 @@ class _Reader:
             inexact=inexact,
             bounded=bounded,
             ambiguous=ambiguous,
-            unless=unless,
             obstacles=tuple(found),
             subqueries=tuple(subquery.node.operator for subquery in subqueries),
             replaceable=kind(plan) in _REPLACEABLE and all(map(_is_value, subqueries)),
@@ -512,6 +511,7 @@ class _Reader:
             plan=plan,
             children=children,
             keys=keys,
+            null_aware=null_aware,
             columns=columns,
             subqueries=subqueries,
         )
