@@ -117,7 +117,7 @@ def main() -> int:
     worst = 0.0
     with (
         tempfile.TemporaryDirectory(prefix="bench-worst-") as directory,
-        tidegate_server(Path(directory)) as server,
+        tidegate_server(Path(directory), driver_memory="auto") as server,
     ):
         other = Other(server.port)
         with other.running():

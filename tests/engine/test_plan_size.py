@@ -57,6 +57,41 @@ def twice(n: int) -> str:
     return f"SELECT x.a FROM v{n} x JOIN v{n} y ON x.a = y.a"
 
 
+COLUMNS = [f"c{n}" for n in range(20)]
+TABLE = f"SELECT {', '.join(f'id % {n + 2} AS {c}' for n, c in enumerate(COLUMNS))} FROM range(9)"
+
+
+def cube(*columns: str) -> str:
+    return f"CUBE ({', '.join(columns)})"
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        f"{', '.join(COLUMNS)} WITH CUBE",
+        f"{cube(*COLUMNS[:7])}, {cube(*COLUMNS[7:14])}",
+        f"c19, {cube(*COLUMNS[:11])}, ROLLUP ({', '.join(COLUMNS[11:14])})",
+        f"{cube(*COLUMNS[:12])}, GROUPING SETS ((c13), ())",
+    ],
+)
+def test_grouping_sets_that_multiply_are_refused(client: Client, groups: str) -> None:
+    session = Session(client)
+    for text in (
+        "SELECT count(*) FROM ({}) GROUP BY {}",
+        "SELECT (SELECT 1 FROM ({}) GROUP BY {})",
+    ):
+        failure = session.failure(text.format(TABLE, groups))
+        assert (failure.code, failure.message) == (
+            "STATEMENT_TOO_COMPLEX",
+            "The statement is too complex: a GROUP BY has more than 4096 grouping sets.",
+        )
+
+
+def test_as_many_grouping_sets_as_the_limit_are_planned(client: Client) -> None:
+    groups = f"{cube(*COLUMNS[:10])}, ROLLUP (c10, c11, c12)"
+    assert Session(client).rows(f"EXPLAIN SELECT count(*) FROM ({TABLE}) GROUP BY {groups}")
+
+
 def test_common_table_expressions_that_are_used_often_work(client: Client) -> None:
     session = Session(client)
     assert session.rows(doubled(4)) == [(1,)]

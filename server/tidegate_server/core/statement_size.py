@@ -16,6 +16,11 @@ MAX_NESTING: Final = 500
 Spark's parser looks ahead over brackets, at each of them again. It takes seconds for a thousand
 levels, minutes for ten thousand, and cannot be interrupted.
 """
+MAX_CUBE: Final = 12
+"""Elements of a CUBE. Spark writes out the grouping sets, 4096 for so many elements and twice as
+many for one more; those within GROUPING SETS already while it parses. PostgreSQL and SQL Server
+have the same limit."""
+_CUBE = re.compile(r"\bcube\b", re.IGNORECASE)
 _OPENING = frozenset("([<")
 _BRACKETS = {"(": 1, "[": 1, ")": -1, "]": -1}
 _GENERIC = frozenset({"array", "map", "struct"})
@@ -65,6 +70,8 @@ def require_parsable(text: str, max_tokens: int) -> None:
         )
     if sum(map(text.count, _OPENING)) > MAX_NESTING:
         _require_nesting(text)
+    if _CUBE.search(text):
+        _require_small_cubes(text)
 
 
 def _require_nesting(text: str) -> None:
@@ -72,13 +79,36 @@ def _require_nesting(text: str) -> None:
     for offset, change in _brackets(text):
         depth += change
         if depth > MAX_NESTING:
-            line, column = position(text, offset)
-            raise error(
-                Code.STATEMENT_TOO_COMPLEX,
-                line=line,
-                column=column,
-                reason=f"its brackets are nested more than {MAX_NESTING} deep",
+            raise _too_complex(
+                text, offset, f"its brackets are nested more than {MAX_NESTING} deep"
             )
+
+
+def _require_small_cubes(text: str) -> None:
+    opened: list[int | None] = []  # by bracket that is open, the offset of the CUBE before it
+    elements: list[int] = []
+    before = None
+    for found in _TOKEN.finditer(text):
+        match found[0]:
+            case "(" | "[" as token:
+                is_cube = token == "(" and before is not None and _CUBE.fullmatch(before[0])
+                opened.append(before.start() if is_cube and before is not None else None)
+                elements.append(1)
+            case ")" | "]" if opened:
+                opened.pop()
+                elements.pop()
+            case "," if opened:
+                elements[-1] += 1
+                offset = opened[-1]
+                if offset is not None and elements[-1] > MAX_CUBE:
+                    raise _too_complex(text, offset, f"a CUBE has more than {MAX_CUBE} elements")
+        if not found[0].startswith(("--", "/*")):
+            before = found
+
+
+def _too_complex(text: str, offset: int, reason: str) -> ServerError:
+    line, column = position(text, offset)
+    return error(Code.STATEMENT_TOO_COMPLEX, line=line, column=column, reason=reason)
 
 
 def _brackets(text: str) -> Iterator[tuple[int, int]]:

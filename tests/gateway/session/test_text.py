@@ -5,7 +5,12 @@ from time import process_time
 import pytest
 
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.statement_size import MAX_NESTING, require_parsable, require_size
+from tidegate_server.core.statement_size import (
+    MAX_CUBE,
+    MAX_NESTING,
+    require_parsable,
+    require_size,
+)
 from tidegate_server.gateway.session.text import substitute
 
 LIMIT = 1000
@@ -134,3 +139,17 @@ def test_no_text_takes_long_to_count(text: str) -> None:
     before = process_time()
     require_parsable(text * 200_000, 1_000_000)
     assert process_time() - before < 5
+
+
+@pytest.mark.parametrize("elements", ["a", "(a, b)", "f(a, b, c[1])", "', '", "a /* , */"])
+@pytest.mark.parametrize("cube", ["CUBE(", "GROUPING SETS ((x), cube /* of */ ("])
+def test_a_cube_may_have_as_many_elements_as_the_limit(cube: str, elements: str) -> None:
+    before = f"SELECT cube, 'CUBE(', f({'1, ' * 50}1)\nFROM t GROUP BY "
+    text = f"{before}{cube}{', '.join([elements] * MAX_CUBE)})"
+    require_parsable(text, 0)
+    with pytest.raises(ServerError) as caught:
+        require_parsable(f"{text[:-1]}, z)", 0)
+    assert (caught.value.code, caught.value.sqlstate) == ("STATEMENT_TOO_COMPLEX", "54001")
+    assert "a CUBE has more than 12 elements" in caught.value.message
+    assert caught.value.line == 2
+    assert caught.value.column == len("FROM t GROUP BY ") + cube.lower().index("cube") + 1

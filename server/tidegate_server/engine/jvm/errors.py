@@ -165,11 +165,17 @@ def _too_large_plan(limit: str) -> ServerError:
     return error(Code.STATEMENT_TOO_COMPLEX, reason=reason)
 
 
+def _too_many_sets(limit: str) -> ServerError:
+    reason = f"a GROUP BY has more than {limit} grouping sets"
+    return error(Code.STATEMENT_TOO_COMPLEX, reason=reason)
+
+
 _OWN: Final[Mapping[str, Callable[..., ServerError]]] = {
     "tidegate.registry:": _unusable_registry,
     "tidegate.refused:": _refused_insert,
     "tidegate.value:": _too_large_value,
     "tidegate.plan:": _too_large_plan,
+    "tidegate.sets:": _too_many_sets,
 }
 """The errors of ``Registry.java``, ``ConnectorSinks.java``, ``LargeValues.java`` and
 ``PlanSize.java``, by the markers that their messages begin with."""

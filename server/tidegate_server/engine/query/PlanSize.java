@@ -2,6 +2,10 @@ package tidegate;
 
 import java.util.HashMap;
 import java.util.Map;
+import org.apache.spark.sql.catalyst.expressions.Cube;
+import org.apache.spark.sql.catalyst.expressions.GroupingSets;
+import org.apache.spark.sql.catalyst.expressions.Rollup;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.CTERelationDef;
 import org.apache.spark.sql.catalyst.plans.logical.CTERelationRef;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -9,6 +13,7 @@ import org.apache.spark.sql.catalyst.plans.logical.WithCTE;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import scala.collection.Iterator;
+import scala.runtime.AbstractFunction1;
 
 /**
  * Refuses plans with too many operators, before Spark writes common table expressions into them.
@@ -16,21 +21,64 @@ import scala.collection.Iterator;
  * <p>A view or common table expression that is used twice by the next one, and so on, doubles the
  * plan each time: thirty short lines become a billion operators, which the heap of the JVM does not
  * hold. The rule runs on the query of each view, so that what it walks through is at most a few
- * times as large as the limit.
+ * times as large as the limit. Each element of a CUBE doubles the grouping sets likewise.
  */
-public class PlanSize extends scala.runtime.AbstractFunction1 {
-  /** Begins the message of what is thrown; see errors.py. */
+public class PlanSize {
+  /** Begin the messages of what is thrown; see errors.py. */
   static final String REFUSED = "tidegate.plan:";
+  static final String REFUSED_SETS = "tidegate.sets:";
   /** Spark needs minutes and some hundred megabytes to plan this many. */
   private static final long LIMIT = 20000;
+  /** Spark aggregates all rows once for each grouping set. */
+  private static final double LIMIT_OF_SETS = 4096;
 
-  public Object apply(Object session) {
-    return new Rule() {
-      public TreeNode apply(TreeNode plan) {
-        size((LogicalPlan) plan, new HashMap());
-        return plan;
+  /** Returns what builds the rule that counts operators, for each session. */
+  public Object operators() {
+    return new AbstractFunction1() {
+      public Object apply(Object session) {
+        return new Rule() {
+          public TreeNode apply(TreeNode plan) {
+            size((LogicalPlan) plan, new HashMap());
+            return plan;
+          }
+        };
       }
     };
+  }
+
+  /** Returns what builds the rule that counts grouping sets, before Spark writes them out. */
+  public Object groupings() {
+    return new AbstractFunction1() {
+      public Object apply(Object session) {
+        return new Rule() {
+          public TreeNode apply(TreeNode plan) {
+            requireFewSets((LogicalPlan) plan);
+            return plan;
+          }
+        };
+      }
+    };
+  }
+
+  private static void requireFewSets(LogicalPlan plan) {
+    if (plan instanceof Aggregate) {
+      double sets = 1;
+      Iterator groups = ((Aggregate) plan).groupingExpressions().iterator();
+      while (groups.hasNext()) sets *= sets(groups.next());
+      if (sets > LIMIT_OF_SETS) {
+        throw new IllegalArgumentException(REFUSED_SETS + (long) LIMIT_OF_SETS);
+      }
+    }
+    Iterator children = plan.children().iterator();
+    while (children.hasNext()) requireFewSets((LogicalPlan) children.next());
+  }
+
+  /** Returns by how much an element of GROUP BY multiplies the grouping sets. */
+  private static double sets(Object group) {
+    if (group instanceof Cube) return Math.pow(2, ((Cube) group).groupingSetIndexes().size());
+    if (group instanceof Rollup) return 1 + ((Rollup) group).groupingSetIndexes().size();
+    if (group instanceof GroupingSets) return ((GroupingSets) group).groupingSetIndexes().size();
+    return 1;
   }
 
   /**

@@ -1,4 +1,7 @@
-"""Refuses queries that views and common table expressions make too large (``PlanSize.java``)."""
+"""Refuses queries that views, common table expressions or grouping sets make too large.
+
+See ``PlanSize.java``.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from tidegate_server.engine.storage.jvm import compiled_instance, java_source
 
 def refuse_large_plans(spark: SparkSession) -> None:
     """Check the plans of all sessions that are created from now on."""
-    rule = compiled_instance(spark, "tidegate.PlanSize", java_source(__package__, "PlanSize"))
+    size = compiled_instance(spark, "tidegate.PlanSize", java_source(__package__, "PlanSize"))
     session: Any = spark._jsparkSession
-    session.extensions().injectPostHocResolutionRule(rule)
+    session.extensions().injectPostHocResolutionRule(size.operators())
+    session.extensions().injectHintResolutionRule(size.groupings())  # these rules run first
