@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 from tests.engine.conftest import Session
 from tests.support.materialized import changed_order, new_order, task_of
@@ -81,11 +82,14 @@ class Maintained:
 
     def actions(self) -> set[str]:
         """Return the kinds of file actions in the last commit."""
+        return {line.split('"')[1] for line in self.log().splitlines()}
+
+    def log(self) -> str:
+        """Return the text of the last commit in Delta's log."""
         rows = self.session.rows(f"DESCRIBE DETAIL {self.name.quoted()}")
         path = str(rows[0][4]).removeprefix("file:")
         version = self.session.rows(f"DESCRIBE HISTORY {self.name.quoted()} LIMIT 1")[0][0]
-        with open(f"{path}/_delta_log/{version:020d}.json", encoding="utf-8") as log:
-            return {line.split('"')[1] for line in log}
+        return Path(f"{path}/_delta_log/{version:020d}.json").read_text("utf-8")
 
     def _next(self, **changed: object) -> RefreshOrder:
         self.order = replace(self.order, epoch=self.order.epoch + 1, refresh_id=str(uuid.uuid4()))

@@ -479,3 +479,13 @@ def test_a_stream_continues_from_its_commit(lake: IcebergLake) -> None:
         lake.format.ingest(rows, later, record, base=None)
     lake.format.ingest(rows, later, record, base=stored.last().version)
     assert stored.content() == {"(1,)": 2}
+
+
+def test_what_refreshes_record_is_not_among_the_properties(lake: IcebergLake) -> None:
+    name = lake.stored("shown").quoted()
+    recorded = f"TBLPROPERTIES ('{commits.STATE}' = 'the sum of all salaries', 'plain' = 'seen')"
+    lake.session.sql(f"CREATE TABLE {name} (id INT) USING iceberg {recorded}")
+    for statement in ("SHOW TBLPROPERTIES {}", "DESCRIBE EXTENDED {}", "SHOW CREATE TABLE {}"):
+        text = str(lake.session.sql(statement.format(name)).collect())
+        assert "seen" in text, statement
+        assert "salaries" not in text, statement

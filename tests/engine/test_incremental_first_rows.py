@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.engine.conftest import Session
@@ -105,8 +107,8 @@ def test_fewer_rows_than_the_limit_are_all_there_are(session: Session, sources: 
         assert (change, refresh_and_compare(mt)) == (change, ROWS)
 
 
-ALL_TYPES = """SELECT id, CAST(id AS TINYINT) AS b, CAST(-id AS SMALLINT) AS s, id % 3 = 0 AS f,
-    CAST(id AS DECIMAL(38, 10)) / 7 AS large, CAST(-id AS DECIMAL(9, 2)) AS small,
+ALL_TYPES = """SELECT id, CAST(id % 100 AS TINYINT) AS b, CAST(-id AS SMALLINT) AS s,
+    id % 3 = 0 AS f, CAST(id AS DECIMAL(38, 10)) / 7 AS large, CAST(-id AS DECIMAL(9, 2)) AS small,
     IF(id % 2 = 0, 'NaN', '-0.0')::DOUBLE AS d, CAST(id AS FLOAT) AS r, unhex('00ff') AS bytes,
     timestamp_seconds(id) AS ts, TIMESTAMP_NTZ'1900-01-01 00:00:00.000001' AS ntz,
     date_from_unix_date(-id) AS day, array(id, NULL) AS a, map('ключ', array(id)) AS m,
@@ -185,3 +187,17 @@ def test_other_limits_are_compared_at_both_versions(session: Session, sources: s
     for mt in tables:
         assert (mt.query, mt.explain().reason_code) == (mt.query, "SOURCES_REREAD")
     assert unordered.explain().reason_code == "OPERATOR_NOT_INCREMENTALIZABLE"
+
+
+def test_neither_spare_rows_nor_totals_are_in_the_history(session: Session, sources: str) -> None:
+    first = Maintained(session, sources, "SELECT n, k FROM t ORDER BY n DESC, k LIMIT 3")
+    totals = Maintained(session, sources, "SELECT k, sum(n) AS s FROM t GROUP BY k HAVING s > 80")
+    for mt in (first, totals):
+        session.execute("INSERT INTO t VALUES (10, 'x', 100, 1)")
+        mt.refresh()
+        assert r", \"totals\": \"" in mt.log(), "nothing was recorded, so that nothing can be seen"
+        [row] = session.rows(f"DESCRIBE HISTORY {mt.name.quoted()} LIMIT 1")
+        [metadata] = [str(value) for value in row if str(value).startswith('{"mt"')]
+        facts = json.loads(metadata)
+        assert {"epoch", "sources", "filled"} <= facts.keys()
+        assert "totals" not in facts

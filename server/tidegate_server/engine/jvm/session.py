@@ -33,6 +33,7 @@ from tidegate_server.engine.jvm.kubernetes import (
 )
 from tidegate_server.engine.jvm.launch import start_jvm
 from tidegate_server.engine.jvm.log4j import LOG_SETTINGS, file_log_settings
+from tidegate_server.engine.storage.iceberg.commits import STATE
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +51,8 @@ MAX_STATEMENT_BYTES = "spark.tidegate.maxStatementBytes"
 MAX_STATEMENT_TOKENS = "spark.tidegate.maxStatementTokens"
 """Settings of the Spark context, which no session can change."""
 
-_ADDED = frozenset({"spark.driver.extraJavaOptions", "spark.driver.extraClassPath"})
+_REDACTION = "spark.redaction.regex"
+_ADDED = frozenset({"spark.driver.extraJavaOptions", "spark.driver.extraClassPath", _REDACTION})
 """Settings whose values are added to the engine's own."""
 
 _SUBMITTED = ("spark.jars", "spark.kubernetes.")
@@ -242,11 +244,12 @@ def _given_settings(options: EngineOptions) -> dict[str, str]:
 def _common_settings(options: EngineOptions, directories: Directories) -> dict[str, str]:
     """Return the settings of every engine, wherever its JVM was started."""
     limit = max(_RESULT_LIMIT_FACTOR * options.direct_bytes, 64 << 20)
+    hidden = f"(?i:{SENSITIVE_NAME}|{re.escape(STATE)})"
     return {
         "spark.driver.maxResultSize": str(limit),
         "spark.sql.catalogImplementation": "hive",
         # Values of these settings and options are hidden by SET, DESCRIBE, the UI and event logs.
-        "spark.redaction.regex": f"(?i){SENSITIVE_NAME}",
+        _REDACTION: "|".join(filter(None, (hidden, options.settings.get(_REDACTION)))),
         # Hadoop gives files the rights of this mask, whatever that of the process.
         "spark.hadoop.fs.permissions.umask-mode": (f"{umask_of(options):03o}"),
         "spark.log.structuredLogging.enabled": "false",

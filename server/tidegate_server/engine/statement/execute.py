@@ -26,6 +26,7 @@ from tidegate_server.engine.statement.drop import protect_other_files
 from tidegate_server.engine.statement.execute_immediate import expand_execute_immediate
 from tidegate_server.engine.statement.explained import require_planned
 from tidegate_server.engine.statement.guard import disown, guard
+from tidegate_server.engine.statement.history import without_state
 from tidegate_server.engine.statement.inline import inline_tables
 from tidegate_server.engine.statement.pin import pin_versions, report_missing_versions
 from tidegate_server.engine.statement.registered import update_entries
@@ -136,7 +137,7 @@ def _run_statement(request: Execute, child: Child, formats: TableFormats) -> Dat
     if (created := show_create_table(child.spark, request.sql)) is not None:
         return created
     with inline_tables(request, child, formats.own) as sql:
-        return with_schemas(child.spark, sql, child.spark.sql(sql))
+        return without_state(with_schemas(child.spark, sql, child.spark.sql(sql)))
 
 
 def _affected_rows(frame: DataFrame) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.commit_record import (
@@ -15,6 +15,10 @@ from tidegate_server.engine.storage.commit_record import (
     read_preconditions,
     stored_incremental,
 )
+
+STATE_PATTERN: Final = r'^(\{"mt": [^\n]*?), "totals": "[^"\\]*+(?:\\.[^"\\]*+)*+"'
+"""Pattern of Java for :func:`user_metadata`'s text up to and with the incremental state; the first
+group is what comes before that."""
 
 
 class Commit(Protocol):
