@@ -196,8 +196,10 @@ def test_neither_spare_rows_nor_totals_are_in_the_history(session: Session, sour
         session.execute("INSERT INTO t VALUES (10, 'x', 100, 1)")
         mt.refresh()
         assert r", \"totals\": \"" in mt.log(), "nothing was recorded, so that nothing can be seen"
-        [row] = session.rows(f"DESCRIBE HISTORY {mt.name.quoted()} LIMIT 1")
-        [metadata] = [str(value) for value in row if str(value).startswith('{"mt"')]
-        facts = json.loads(metadata)
-        assert {"epoch", "sources", "filled"} <= facts.keys()
-        assert "totals" not in facts
+        history = f"DESCRIBE HISTORY {mt.name.quoted()} LIMIT 1"
+        for statement in (history, f"EXECUTE IMMEDIATE '{history}'"):
+            [row] = session.rows(statement)
+            [metadata] = [str(value) for value in row if str(value).startswith('{"mt"')]
+            facts = json.loads(metadata)
+            assert {"epoch", "sources", "filled"} <= facts.keys()
+            assert "totals" not in facts, statement

@@ -20,9 +20,8 @@ def without_state(frame: DataFrame) -> DataFrame:
     DESCRIBE is enough to run it; SELECT is needed to see rows. The result of any other statement is
     returned unchanged.
     """
-    if (
-        _METADATA not in frame.columns
-        or kind(frame._jdf.queryExecution().executedPlan()) != _RESULT
-    ):
+    if _METADATA not in frame.columns:
+        return frame
+    if kind(frame._jdf.queryExecution().executedPlan()) != _RESULT:
         return frame
     return frame.withColumn(_METADATA, F.regexp_replace(_METADATA, STATE_PATTERN, "$1"))
