@@ -227,7 +227,7 @@ def test_rows_that_null_matches_are_found_by_key(session: Session, sources: str)
     tables = [Maintained(session, sources, query) for query in NULL_AWARE[:: 1 if FULL else 2]]
     steps = (
         "UPDATE banned SET id = id - 1",
-        "INSERT INTO banned VALUES (NULL, 'nobody')",
+        "INSERT INTO banned VALUES (NULL, 'unknown')",
         "DELETE FROM banned WHERE id IS NULL OR id = 0",
         "INSERT INTO banned VALUES (3, 'rude'), (3, 'rude')",
         "DELETE FROM banned",

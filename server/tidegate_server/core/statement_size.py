@@ -87,12 +87,11 @@ def _require_nesting(text: str) -> None:
 def _require_small_cubes(text: str) -> None:
     opened: list[int | None] = []  # by bracket that is open, the offset of the CUBE before it
     elements: list[int] = []
-    before = None
+    cube: int | None = None
     for found in _TOKEN.finditer(text):
         match found[0]:
             case "(" | "[" as token:
-                is_cube = token == "(" and before is not None and _CUBE.fullmatch(before[0])
-                opened.append(before.start() if is_cube and before is not None else None)
+                opened.append(cube if token == "(" else None)
                 elements.append(1)
             case ")" | "]" if opened:
                 opened.pop()
@@ -103,7 +102,7 @@ def _require_small_cubes(text: str) -> None:
                 if offset is not None and elements[-1] > MAX_CUBE:
                     raise _too_complex(text, offset, f"a CUBE has more than {MAX_CUBE} elements")
         if not found[0].startswith(("--", "/*")):
-            before = found
+            cube = found.start() if _CUBE.fullmatch(found[0]) else None
 
 
 def _too_complex(text: str, offset: int, reason: str) -> ServerError:

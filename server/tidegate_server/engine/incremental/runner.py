@@ -307,8 +307,10 @@ class StepRunner:
         :raises NotFollowingError: if that is impossible.
         """
         self.incremental = state = self.context.last.record.incremental
-        if self._change is None or not isinstance(state, KnownRows):
+        if self._change is None:
             return
+        if not isinstance(state, KnownRows):
+            raise NotFollowingError(None)
         catalyst = self._builder.catalyst
         rows = project_change(self._first, catalyst, self._change.plan, self._change.weight)
         merged = merge_change(

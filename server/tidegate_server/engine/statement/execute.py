@@ -36,7 +36,7 @@ from tidegate_server.engine.statement.show_extended import with_schemas
 from tidegate_server.engine.statement.unfinished import reclaim_storage
 from tidegate_server.engine.storage.delta.commits import inserted_rows
 from tidegate_server.engine.storage.formats import TableFormats
-from tidegate_server.engine.storage.jvm import frame_of, java, kind
+from tidegate_server.engine.storage.jvm import frame_of, is_command, java
 
 _AFFECTED = "num_affected_rows"
 _WRITTEN = "numOutputRows"
@@ -142,7 +142,7 @@ def _run_statement(request: Execute, child: Child, formats: TableFormats) -> Dat
 
 def _affected_rows(frame: DataFrame) -> int | None:
     """Return the row count that Delta's UPDATE, DELETE and MERGE report in their first column."""
-    if frame.columns[0] != _AFFECTED or not _is_command(frame):
+    if frame.columns[0] != _AFFECTED or not is_command(frame):
         return None
     row = frame.first()
     return int(row[0]) if row is not None and row[0] is not None else None
@@ -150,15 +150,10 @@ def _affected_rows(frame: DataFrame) -> int | None:
 
 def _inserted_rows(child: Child, frame: DataFrame, started: int) -> int | None:
     """Return how many rows an INSERT or CREATE TABLE AS wrote, if Spark counted them."""
-    if not _is_command(frame):
+    if not is_command(frame):
         return None
     command: Any = frame._jdf.queryExecution().executedPlan().commandPhysicalPlan()
     metrics = command.metrics()
     if metrics.contains(_WRITTEN):
         return int(metrics.apply(_WRITTEN).value())
     return inserted_rows(java(child.spark), frame._jdf.queryExecution().analyzed(), started)
-
-
-def _is_command(frame: DataFrame) -> bool:
-    plan = frame._jdf.queryExecution().executedPlan()
-    return kind(plan) == "CommandResultExec"

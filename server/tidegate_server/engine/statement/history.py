@@ -8,10 +8,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.engine.storage.commit_metadata import STATE_PATTERN
-from tidegate_server.engine.storage.jvm import kind
+from tidegate_server.engine.storage.jvm import is_command
 
 _METADATA: Final = "userMetadata"
-_RESULT: Final = "CommandResultExec"
 
 
 def without_state(frame: DataFrame) -> DataFrame:
@@ -20,8 +19,6 @@ def without_state(frame: DataFrame) -> DataFrame:
     DESCRIBE is enough to run it; SELECT is needed to see rows. The result of any other statement is
     returned unchanged.
     """
-    if _METADATA not in frame.columns:
-        return frame
-    if kind(frame._jdf.queryExecution().executedPlan()) != _RESULT:
+    if _METADATA not in frame.columns or not is_command(frame):
         return frame
     return frame.withColumn(_METADATA, F.regexp_replace(_METADATA, STATE_PATTERN, "$1"))

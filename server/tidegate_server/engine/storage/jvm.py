@@ -80,6 +80,11 @@ def kind(value: Any) -> str:
     return str(_class_names(value._gateway_client).getSimpleName(value)).rstrip("$")
 
 
+def is_command(frame: DataFrame) -> bool:
+    """Say whether a frame is the result of a command, which has run already."""
+    return kind(frame._jdf.queryExecution().executedPlan()) == "CommandResultExec"
+
+
 @cache
 def _class_names(client: Any) -> Java:
     """Return a class that names a class in one round trip, where ``getClass`` takes two."""
