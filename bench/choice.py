@@ -8,12 +8,13 @@ import random
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from facts import refresh, require_equal, run
-from servers import machine, tidegate_server
+from servers import DRIVER_MEMORY, machine, tidegate_server
 
 import tidegate
 
@@ -55,7 +56,11 @@ LARGE_SHAPES = {
 """Those of the fixed cells. No price was fitted on them, and no random cell has them."""
 QUERIES = {**SHAPES, **LARGE_SHAPES}
 CHANGES = ("append", "update keys", "update scattered", "delete keys")
-LAYOUTS = ("plain", "clustered", "partitioned")
+LAYOUTS = ("plain", "clustered", "partitioned", "small files")
+_FILES = 200
+"""Those of a table with small files."""
+_MOST_STRINGS = 20_000_000
+"""Rows times columns of strings: tables with many columns have fewer rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +72,8 @@ class Data:
     """The number of columns that no query computes with."""
     rows_per_key: int
     layout: str
+    skewed: bool = False
+    """Whether some keys have many times as many rows as others."""
 
     @property
     def keys(self) -> int:
@@ -114,10 +121,13 @@ def draw(seed: int, datasets: int, cells: int, most_rows: int) -> Iterator[tuple
     """Yield random data, each with as many cells."""
     source = random.Random(seed)
     for _ in range(datasets):
+        strings = source.choice((0, 5, 20, 190))
+        rows = round(10_000 * (most_rows / 10_000) ** source.random())
         data = Data(
-            rows=round(10_000 * (most_rows / 10_000) ** source.random()),
-            strings=source.choice((0, 5, 20)),
+            rows=min(rows, _MOST_STRINGS // max(strings, 1)),
+            strings=strings,
             rows_per_key=source.choice((10, 100, 1_000)),
+            skewed=source.random() < 0.3,
             layout=source.choice(LAYOUTS),
         )
         yield (
@@ -152,29 +162,39 @@ def main() -> int:
     """Measure and print; return 1 when a table differs from its query."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--datasets", type=int, default=8)
+    parser.add_argument("--datasets", type=int, default=100)
     parser.add_argument("--cells", type=int, default=5, help="queries and changes per data set (5)")
     parser.add_argument("--rows", type=int, default=2_000_000, help="of the largest fact table")
+    parser.add_argument("--minutes", type=float, default=60, help="begin no data set after that")
     parser.add_argument("--fixed", action="store_true", help="measure the fixed cells instead")
     parser.add_argument("--turns", type=int, default=4, help="changes and refreshes per cell (4)")
+    parser.add_argument("--master", default="local[*]", help="of the engine (local[*])")
+    parser.add_argument("--driver-memory", default=DRIVER_MEMORY, help="of the engine (2g)")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args()
     if options.fixed:
         chosen = fixed(options.rows)
     else:
         chosen = draw(options.seed, options.datasets, options.cells, options.rows)
-    print(machine(), flush=True)
+    print(f"{machine()}, {options.master}, {options.driver_memory}", flush=True)
     turns: list[Turn] = []
+    end = time.monotonic() + 60 * options.minutes
     with (
         tempfile.TemporaryDirectory(prefix="bench-choice-") as directory,
-        tidegate_server(Path(directory)) as server,
+        tidegate_server(
+            Path(directory), master=options.master, driver_memory=options.driver_memory
+        ) as server,
         tidegate.connect(host="127.0.0.1", port=server.port, user="bench") as connection,
     ):
         _warm_up(connection)
         for data, cells in chosen:
-            print(f"{data.rows:,} rows, {data.strings} strings, {data.keys:,} keys, {data.layout}")
+            if time.monotonic() > end:
+                break
+            keys = f"{data.keys:,}{' skewed' if data.skewed else ''} keys"
+            print(f"{data.rows:,} rows, {data.strings} strings, {keys}, {data.layout}")
+            make_sources(connection, data)
             for cell in cells:
-                make_sources(connection, data)
+                run(connection, "RESTORE TABLE fact TO VERSION AS OF 1")
                 found = list(_measure(connection, cell, options.turns))
                 _print(found)
                 turns += found
@@ -200,6 +220,10 @@ def make_sources(connection: tidegate.Connection, data: Data) -> None:
     values = "".join(f", substr(sha1(concat(id, '-', {n})), 1, 12)" for n in range(data.strings))
     layout = "PARTITIONED BY (p)" if data.layout == "partitioned" else ""
     order = "ORDER BY 2" if data.layout == "clustered" else ""
+    files = f"/*+ REPARTITION({_FILES}) */" if data.layout == "small files" else ""
+    key = f"id % {data.keys}"
+    if data.skewed:
+        key = f"CAST(pow({key} / {data.keys}, 4) * {data.keys} AS BIGINT)"
     for statement in (
         "DROP TABLE IF EXISTS fact",
         "DROP TABLE IF EXISTS dim",
@@ -209,7 +233,7 @@ def make_sources(connection: tidegate.Connection, data: Data) -> None:
         ),
         "CREATE TABLE dim (d BIGINT, g INT, name STRING) USING delta",
         (
-            f"INSERT INTO fact SELECT id, id % {data.keys}, id % {_DIMS}, id % 10007, id % 13"
+            f"INSERT INTO fact SELECT {files} id, {key}, id % {_DIMS}, id % 10007, id % 13"
             f"{values}, CAST(id % 16 AS INT) FROM RANGE({data.rows}) {order}"
         ),
         f"INSERT INTO dim SELECT id, id % 50, concat('n', id) FROM RANGE({_DIMS})",

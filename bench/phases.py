@@ -55,10 +55,11 @@ def main() -> int:
     parser.add_argument("--change", choices=CHANGES, default="update keys")
     parser.add_argument("--share", type=float, default=0.001, help="of the rows changed (0.001)")
     parser.add_argument("--rows", type=int, default=1_000_000, help="of the fact table")
+    parser.add_argument("--strings", type=int, default=0, help="columns that no query reads (0)")
     parser.add_argument("--kind", choices=("INCREMENTAL", "FULL"), default="INCREMENTAL")
     parser.add_argument("--turns", type=int, default=8, help="counted refreshes (8)")
     options = parser.parse_args()
-    data = Data(rows=options.rows, strings=0, rows_per_key=200, layout="plain")
+    data = Data(rows=options.rows, strings=options.strings, rows_per_key=200, layout="plain")
     cell = Cell(data=data, shape=options.shape, change=options.change, share=options.share)
     print(machine(), flush=True)
     with tempfile.TemporaryDirectory(prefix="bench-phases-") as directory:

@@ -89,12 +89,14 @@ def tidegate_server(
     sections: str = "",
     flight_port: int = -1,
     wait_for_engine: bool = True,
+    master: str = "local[*]",
     driver_memory: str = DRIVER_MEMORY,
 ) -> Iterator[Server]:
     """Run a gateway with its engine on the data in a directory.
 
     :param sections: further sections of its configuration.
     :param flight_port: the port of Flight SQL; -1 for none.
+    :param master: Spark's master for the engine.
     :param driver_memory: the heap of the engine's JVM.
     """
     port = free_port()
@@ -103,7 +105,7 @@ def tidegate_server(
     file.write_text(
         f"data = '{directory / 'data'}'\n"
         f"[server]\nport = {port}\nflight_port = {flight_port}\n"
-        f"[engine]\nmaster = 'local[*]'\ndriver_memory = '{driver_memory}'\n"
+        f"[engine]\nmaster = '{master}'\ndriver_memory = '{driver_memory}'\n"
         f"[engine.settings]\n{settings}\n{sections}\n",
         "utf-8",
     )

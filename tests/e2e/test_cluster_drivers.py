@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -149,8 +147,7 @@ def keep_tables_fresh(
     assert server.pid not in [each.pid for each in engine.parents()]
     assert place in " ".join(jvm_of(engine).cmdline())
 
-    os.kill(server.pid, signal.SIGKILL)
-    server.process.wait()
+    server.kill()
     server = start_server("--config", str(config))
     [(_, info)] = run(server, "INSERT INTO events VALUES (1, 100)", REFRESH)
     assert info["action"] == "INCREMENTAL"

@@ -8,7 +8,6 @@ import threading
 import time
 from contextlib import closing, suppress
 
-import psutil
 import pytest
 
 import tidegate
@@ -85,10 +84,8 @@ def test_who_is_killed_in_a_refresh_leaves_the_old_version(start_server: StartSe
     server = start_server()
     prepare(server)
     asking = begin_slow_refresh(server)
-    everything = server.processes()
-    server.process.kill()
-    asking.join()
-    assert psutil.wait_procs(everything, timeout=30)[1] == []
+    with server.killed():
+        asking.join()
     server = start_server()
     assert rows(server, "SHOW MATERIALIZED TABLES") == [("mt",)]
     server.wait_for_engine()

@@ -12,7 +12,6 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 
-import psutil
 import pytest
 
 import tidegate
@@ -111,15 +110,12 @@ def suffer(case: Case, table: str, server: Server, faults: Faults, start: StartS
     asking.start()
     faults.wait_held(case.point)
     engine = server.wait_for_engine()
-    victims = {"gateway": server.pid, "engine": engine["pid"], "jvm": engine["jvm_pid"]}
-    everything = server.processes()
-    os.kill(victims[case.victim], signal.SIGKILL)
     if case.victim == "gateway":
-        server.process.wait()
-        assert psutil.wait_procs(everything, timeout=WAIT)[1] == []
+        server.kill()
         faults.release(case.point)
         server = start(f"--set=scheduler.lease={LEASE}")
     else:
+        os.kill(engine["pid" if case.victim == "engine" else "jvm_pid"], signal.SIGKILL)
         faults.release(case.point)
         server.wait_for_engine(other_than=engine["pid"])
     asking.join(WAIT)

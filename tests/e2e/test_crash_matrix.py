@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import psutil
 import pytest
 
 import tidegate
@@ -192,14 +191,13 @@ def suffer(case: Case, server: Server, faults: Faults, start: Callable[[], Serve
         time.sleep(LONGER_THAN_LEASE)
         os.kill(victim, signal.SIGCONT)
         return server
-    everything = server.processes()
-    os.kill(victim, signal.SIGKILL)
-    faults.release(case.point)
     if case.victim == "engine":
+        os.kill(victim, signal.SIGKILL)
+        faults.release(case.point)
         server.wait_for_engine(other_than=engine)
         return server
-    server.process.wait()
-    assert psutil.wait_procs(everything, timeout=WAIT)[1] == []
+    with server.killed():
+        faults.release(case.point)
     return start()
 
 

@@ -13,11 +13,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from math import inf
 from threading import Event
 
-import psutil
 import pytest
 
 import tidegate
@@ -25,7 +24,7 @@ from tests.support.fixtures.faults import Faults
 from tests.support.fixtures.server import Rows, Server, StartServer, last_rows, named_rows
 from tests.support.full_run import FULL
 from tests.support.histories import Append, History, Read, Refresh, Row, Span
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import wait_until
 from tidegate_server.core.faults import Point
 
 KILLS = int(os.environ.get("TIDEGATE_HISTORY_KILLS", "60")) if FULL else 2
@@ -193,19 +192,18 @@ def kill(
 ) -> Server:
     """Kill the gateway or the engine, half of the time in a refresh; return the running server."""
     engine = server.engine_pid
-    everything = server.processes()
     point = source.choice(POINTS) if source.random() < 0.5 else None
     if point:
         faults.arm(point)
         faults.wait_held(point)
     else:
         time.sleep(source.random())
-    os.kill(server.pid if victim == "gateway" else engine, signal.SIGKILL)
-    if point:
-        faults.release(point)
+    with server.killed() if victim == "gateway" else nullcontext():
+        if victim == "engine":
+            os.kill(engine, signal.SIGKILL)
+        if point:
+            faults.release(point)
     if victim == "gateway":
-        server.process.wait()
-        assert psutil.wait_procs(everything, timeout=PATIENCE)[1] == []
         server = start(*SETTINGS)
     server.wait_for_engine(other_than=engine)
     return server

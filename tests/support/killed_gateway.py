@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from contextlib import suppress
-
-import psutil
 
 import tidegate
 from tests.support.fixtures.faults import Faults
 from tests.support.fixtures.server import Server, StartServer, named_rows
-from tests.support.waiting import PATIENCE
 from tidegate_server.core.faults import Point
 
 
@@ -29,12 +24,9 @@ def die_at(
     asking = threading.Thread(target=ask)
     asking.start()
     faults.wait_held(point)
-    everything = server.processes()
-    os.kill(server.pid, signal.SIGKILL)
-    faults.release(point)
-    asking.join()
-    server.process.wait()
-    assert psutil.wait_procs(everything, timeout=PATIENCE)[1] == []
+    with server.killed():
+        faults.release(point)
+        asking.join()
     again = start_server()
     again.wait_for_engine()
     return again

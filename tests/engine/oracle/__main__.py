@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tests.engine.oracle.logic import logic_stream
 from tests.engine.oracle.memory import MemoryLake
 from tests.engine.oracle.replay import Replay
 from tests.engine.oracle.smaller import smaller
@@ -26,6 +27,7 @@ from tests.support.spark_settings import IN_MEMORY, LONG_LIVED, WITHOUT_FORKS
 from tests.support.standalone import standalone_cluster
 from tidegate_server.engine.jvm.cluster_size import cluster_size
 
+_STREAMS = {"changes": stream_of, "logic": logic_stream}
 _KINDS = {"delta": Lake, "iceberg": IcebergLake, "memory": MemoryLake}
 
 
@@ -93,6 +95,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tables", type=int, default=25, help="materialized tables per stream")
     parser.add_argument("--steps", type=int, default=10, help="steps per stream")
     parser.add_argument("--depth", type=int, default=3, help="operators above a table at most")
+    parser.add_argument("--streams", choices=_STREAMS, default="changes", help="kind of streams")
     parser.add_argument("--storage", choices=sorted(_KINDS), default="delta", help="of results")
     parser.add_argument("--place", choices=_PLACES, default="local", help="of Spark and its files")
     parser.add_argument("--minimise", action="store_true", help="make the stream SEED smaller")
@@ -107,7 +110,7 @@ def _many(spark: SparkSession, asked: argparse.Namespace) -> Tally:
     with ThreadPoolExecutor(asked.threads) as pool:
         while running or time.monotonic() < end:
             while len(running) < asked.threads and time.monotonic() < end:
-                stream = stream_of(number, asked.tables, asked.steps, asked.depth)
+                stream = _STREAMS[asked.streams](number, asked.tables, asked.steps, asked.depth)
                 running[pool.submit(replay, spark, stream, tally, _KINDS[asked.storage])] = number
                 number += 1
             for finished in wait(running, return_when=FIRST_COMPLETED).done:
@@ -128,7 +131,7 @@ def _tell(number: int, finished: Future[list[str]], tally: Tally) -> None:
 
 
 def _smallest(spark: SparkSession, asked: argparse.Namespace) -> Tally:
-    stream = stream_of(asked.seed, asked.tables, asked.steps, asked.depth)
+    stream = _STREAMS[asked.streams](asked.seed, asked.tables, asked.steps, asked.depth)
     tally, kind = Tally(), _KINDS[asked.storage]
     least = smaller(stream, lambda candidate: bool(replay(spark, candidate, Tally(), kind)))
     replay(spark, least, tally, kind)

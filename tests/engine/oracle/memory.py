@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
-from tests.engine.oracle.tables import TABLES
+from tests.engine.oracle.tables import ALL_TABLES
 from tests.support.fixtures.spark import Lake
 from tidegate_server.core.model.names import TableName, quote_identifier
 from tidegate_server.core.model.runs import ChangeMethod, Strategy
@@ -363,7 +363,7 @@ class MemoryLake(Lake):
         return self.query(f"SELECT * FROM {name.quoted()}")
 
     def _create(self, table: str) -> None:
-        types = {c.name: _in_memory(c.type) for c in TABLES[table].columns}
+        types = {c.name: _in_memory(c.type) for c in ALL_TABLES[table].columns}
         self._memory.define(self.name(table), types)
         columns = ", ".join(f"{quote_identifier(c)} {type}" for c, type in types.items())
         super().sql(f"CREATE TABLE {table} ({columns}) USING parquet")

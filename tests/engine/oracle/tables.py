@@ -61,6 +61,14 @@ TABLES: Mapping[str, Table] = {
     "deep": Table((LIMITED, INNER, LIST, MAP, NUMBER)),
 }
 
+LOGIC: Mapping[str, Table] = {
+    f"t{number}": Table(tuple(Column(name, "BIGINT", "big") for name in "abcde"))
+    for number in range(1, 6)
+}
+"""Tables of numbers alone; see ``logic.py``."""
+
+ALL_TABLES = {**TABLES, **LOGIC}
+
 MAPPED = ("wide", "deep")
 """Tables whose columns can be renamed and dropped."""
 
@@ -143,7 +151,7 @@ class Layout:
 
     def create(self, table: str) -> str:
         """Return the statement that creates the table, its name in braces."""
-        described = TABLES[table].columns
+        described = ALL_TABLES[table].columns
         columns = ", ".join(f"{c.quoted} {c.type}" for c in described)
         by = described[0].quoted
         stored = f" PARTITIONED BY ({by})" if self.partitioned else ""

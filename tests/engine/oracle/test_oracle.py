@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from tests.engine.oracle.__main__ import replay
 from tests.engine.oracle.changes import Change, changes
+from tests.engine.oracle.logic import logic_stream
 from tests.engine.oracle.memory import MemoryLake
 from tests.engine.oracle.queries import queries
 from tests.engine.oracle.relations import Relation
@@ -83,10 +84,22 @@ def test_a_stream_that_fails_is_made_small(stream: Stream, data: st.DataObject) 
 def test_every_refresh_equals_its_query(
     spark_root: SparkSession, ice: None, tally: Tally, kind: type[Lake]
 ) -> None:
+    made = [stream_of(FIRST + n, TABLES_EACH, STEPS, DEPTH) for n in range(STREAMS)]
+    if not FULL:  # nor is there time to compile
+        made = [replace(stream, compiled=False) for stream in made]
+    check(made, spark_root, tally, kind)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(0 if FULL else 600)
+def test_queries_over_rows_that_come_in_pieces(spark_root: SparkSession, tally: Tally) -> None:
+    made = [logic_stream(FIRST + n, 2 * TABLES_EACH, STEPS, DEPTH) for n in range(STREAMS)]
+    check(made, spark_root, tally, MemoryLake)
+
+
+def check(made: list[Stream], spark: SparkSession, tally: Tally, kind: type[Lake]) -> None:
+    """Run streams, two at a time."""
     with ThreadPoolExecutor(2) as pool:
-        made = [stream_of(FIRST + n, TABLES_EACH, STEPS, DEPTH) for n in range(STREAMS)]
-        if not FULL:  # nor is there time to compile
-            made = [replace(stream, compiled=False) for stream in made]
-        found = list(pool.map(lambda stream: replay(spark_root, stream, tally, kind), made))
+        found = list(pool.map(lambda stream: replay(spark, stream, tally, kind), made))
     mismatches = [report for reports in found for report in reports]
     assert not mismatches, f"streams from {FIRST} on:\n" + "\n".join(mismatches)

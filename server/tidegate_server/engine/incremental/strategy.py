@@ -101,6 +101,7 @@ def _choose(
     settings_for = partial(
         job_settings,
         context.spark,
+        columns=len(context.order.columns),
         rows=evidence.rows_in_sources + evidence.rows_in_table,
         little_changed=evidence.few,
     )

@@ -4,6 +4,7 @@ import com.sun.management.ThreadMXBean;
 import java.lang.management.GarbageCollectorMXBean;
 import java.lang.management.ManagementFactory;
 import java.lang.management.MemoryPoolMXBean;
+import java.lang.management.MemoryUsage;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.regex.Matcher;
@@ -18,8 +19,10 @@ import org.apache.spark.memory.MemoryManager;
  * <p>Spark accounts for the memory of sorts, joins and most aggregates, and writes to disk what
  * does not fit. What it does not account for, such as the list of a collect_list or the values of
  * a percentile, grows until the JVM is out of memory. So what is in use, less what Spark accounts
- * for, is compared with a share of the heap. Beyond it, a collection shows whether it is garbage. If
- * not, the stage goes whose running tasks have allocated most, if there was much less before it.
+ * for, is compared with a share of the heap. Beyond it, if the old generation is nearly full, a
+ * collection shows whether it is garbage. If not, the stage goes whose running tasks have allocated
+ * most, if there was much less before it. As long as there is room, nothing ends: writers of files
+ * with many columns also take much that Spark does not account for, but they stop growing.
  */
 public class HeapWatch extends Thread {
   /** Begins the reason of a stage that was ended; see errors.py. */
@@ -29,6 +32,8 @@ public class HeapWatch extends Thread {
   private static final long PAUSE = 100;
   /** The share of the heap that may be in use without Spark's account. */
   private static final double MOST = 0.4;
+  /** The share of the old generation from which it is nearly full. */
+  private static final double FULL = 0.8;
   /** The share by which it has grown if a stage is to blame. */
   private static final double GROWN = 0.25;
   /** The share by which it grows between two collections that are asked for. */
@@ -66,7 +71,10 @@ public class HeapWatch extends Thread {
     while (!context.isStopped()) {
       look();
       long inUse = inUse();
-      boolean suspicious = inUse > MOST * size && inUse > left + STEP * size;
+      boolean suspicious =
+          isNearlyFull(pool.getUsage())
+              && inUse > MOST * size
+              && inUse > left + STEP * size;
       if (suspicious && worst(inUse) != null) System.gc();
       long count = collector.getCollectionCount();
       if (count > judged) {
@@ -117,7 +125,8 @@ public class HeapWatch extends Thread {
       Stage stage = (Stage) one;
       stage.before = Math.min(stage.before, left);
     }
-    Integer worst = left > MOST * size ? worst(left) : null;
+    boolean full = isNearlyFull(pool.getCollectionUsage());
+    Integer worst = full && left > MOST * size ? worst(left) : null;
     if (worst != null) context.cancelStage(worst.intValue(), REASON + left);
   }
 
@@ -138,6 +147,10 @@ public class HeapWatch extends Thread {
   /** Returns the bytes in use without Spark's account, garbage included. */
   private long inUse() {
     return pool.getUsage().getUsed() - accounted();
+  }
+
+  private static boolean isNearlyFull(MemoryUsage usage) {
+    return usage.getUsed() > FULL * usage.getMax();
   }
 
   private static long accounted() {

@@ -304,7 +304,8 @@ def _resource_error(caught: BaseException, causes: Sequence[_Cause]) -> ServerEr
             Code.OUT_OF_MEMORY,
             what="The statement was ended because it filled the engine's memory",
             hint="Raise engine.driver_memory, or collect fewer values at once: aggregates that "
-            "keep all values of a group, such as collect_list and percentile, need them in memory.",
+            "keep all values of a group, such as collect_list and percentile, need them in memory. "
+            "So do the files of tables with hundreds of columns while they are written.",
         )
     if any("direct buffer memory" in text for text in texts):
         return error(

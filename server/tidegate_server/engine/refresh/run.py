@@ -149,7 +149,8 @@ def _execute(
                 seconds=time.monotonic() - began,
             )
             planned = with_steps(replace(planned, prepared=work))
-    settings = job_settings(session, rows=planned.query.rows, little_changed=False)
+    columns, rows = len(planned.order.columns), planned.query.rows
+    settings = job_settings(session, columns=columns, rows=rows, little_changed=False)
     with temporary_settings(session, settings):
         written = _compute_and_replace(planned, session, format, operation, resources)
     return _outcome(planned, written)

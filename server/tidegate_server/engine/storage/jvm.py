@@ -55,8 +55,12 @@ def _root(jvm: Any) -> Java:
 
 @contextmanager
 def temporary_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Apply the modifiable settings until the block ends."""
-    usable = {key: value for key, value in settings.items() if session.conf.isModifiable(key)}
+    """Apply the modifiable settings until the block ends, and those that are not Spark's own."""
+    usable = {
+        key: value
+        for key, value in settings.items()
+        if session.conf.isModifiable(key) or not key.startswith("spark.")
+    }
     before = {key: session.conf.get(key, None) for key in usable}
     try:
         for key, value in usable.items():
