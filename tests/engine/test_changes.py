@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.fixtures.spark import Lake
 from tidegate_server.core.model.runs import ChangeMethod
@@ -26,8 +27,14 @@ def change(lake: Lake, before: int, after: int | None = None) -> Change:
 
 def rows(found: Change) -> list[tuple[object, ...]]:
     """Return the change as rows, the weight last."""
+    return sorted((tuple(row) for row in frame(found).collect()), key=repr)
+
+
+def frame(found: Change, *columns: str) -> DataFrame:
+    """Return the change of some columns, or of all."""
     assert found.read is not None
-    return sorted((tuple(row) for row in found.read().collect()), key=repr)
+    table = SparkSession.active().table(found.source.name.quoted())
+    return found.read(columns or table.columns)
 
 
 def check(lake: Lake, found: Change, *, once: bool = True) -> None:
@@ -67,8 +74,7 @@ def test_maintenance_and_empty_writes_change_nothing(lake: Lake) -> None:
     found, jobs = jobs_of(lake, 2)
     assert (found.method, found.rows, jobs) == (ChangeMethod.UNCHANGED, 0, [])
     assert rows(found) == []
-    assert found.read is not None
-    assert found.read().columns == ["k", "n", "__weight"]
+    assert frame(found).columns == ["k", "n", "__weight"]
 
 
 def test_added_rows_are_read_from_the_added_files_alone(lake: Lake) -> None:
@@ -199,6 +205,18 @@ def test_zeros_of_either_sign_and_nans_are_told_apart_as_a_query_prints_them(lak
     assert len(rows(found)) == 2
 
 
+def test_rows_that_differ_in_other_columns_are_unchanged(lake: Lake) -> None:
+    lake.sql(
+        f"CREATE TABLE t (k STRING, n INT, v VARIANT) {FEED}",
+        "INSERT INTO t VALUES ('a', 1, NULL), ('b', 2, NULL), ('b', 3, NULL)",
+        "UPDATE t SET n = n + 1, v = parse_json('1')",
+    )
+    found = change(lake, 1)
+    assert frame(found, "k").collect() == []
+    assert sorted(map(tuple, frame(found, "n").collect())) == [(1, -1), (4, 1)]
+    assert frame(found, "n", "k").columns == ["n", "k", "__weight"]
+
+
 def test_a_column_that_cannot_be_compared_is_left_as_recorded(lake: Lake) -> None:
     lake.sql(
         f"CREATE TABLE t (k INT, v VARIANT) {FEED}",
@@ -206,8 +224,7 @@ def test_a_column_that_cannot_be_compared_is_left_as_recorded(lake: Lake) -> Non
         "UPDATE t SET k = k",
     )
     found = change(lake, 1)
-    assert found.read is not None
-    assert (found.method, found.read().count()) == (ChangeMethod.CHANGE_FEED, 2)
+    assert (found.method, frame(found).count()) == (ChangeMethod.CHANGE_FEED, 2)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,7 +11,9 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from tidegate_server.core.model.runs import ChangeMethod
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.engine.storage.base import FoundChange, SourceFormat
-from tidegate_server.engine.storage.exact import WEIGHT, sum_weights
+from tidegate_server.engine.storage.exact import WEIGHT, column_named, sum_weights
+
+_AS_READ = frozenset({ChangeMethod.UNCHANGED, ChangeMethod.APPENDED})
 
 __all__ = ["WEIGHT", "Change", "source_change"]
 
@@ -33,8 +35,9 @@ class Change:
     """Upper bound of the rows added and removed, if the commits record it."""
     guess: int | None
     """Estimate of ``rows`` from file sizes."""
-    read: Callable[[], DataFrame] | None
-    """Returns the source's columns and ``__weight BIGINT``, never 0; None if the method is WHOLE.
+    read: Callable[[Sequence[str]], DataFrame] | None
+    """Returns some of the source's columns and ``__weight BIGINT``, never 0; None if the method is
+    WHOLE.
 
     Each row occurs once, unless the rows were appended or a column cannot be compared.
     """
@@ -75,14 +78,17 @@ def _find_change(
 
 def _reader(
     session: SparkSession, format: SourceFormat, source: Source, after: int, found: FoundChange
-) -> Callable[[], DataFrame] | None:
+) -> Callable[[Sequence[str]], DataFrame] | None:
     def nothing() -> DataFrame:
         none = format.rows(session, source.name, after).limit(0)
         return none.withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
-    if found.method is ChangeMethod.UNCHANGED:
-        return nothing
-    if found.read is None or found.method is ChangeMethod.APPENDED:
-        return found.read
-    read = found.read
-    return lambda: sum_weights(read())
+    read = nothing if found.method is ChangeMethod.UNCHANGED else found.read
+    if read is None:
+        return None
+
+    def read_columns(names: Sequence[str]) -> DataFrame:
+        rows = read().select(*map(column_named, (*names, WEIGHT)))
+        return rows if found.method in _AS_READ else sum_weights(rows)
+
+    return read_columns

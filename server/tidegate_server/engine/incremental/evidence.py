@@ -105,7 +105,7 @@ def gather(
     changes = _read_changes(spark, format, tables, last.record.vector)
     changed = {id_: c for id_, c in changes.items() if c.method is not ChangeMethod.UNCHANGED}
     leaves = [n for n in query.shape.all_nodes() if n.operator.source in changed]
-    sizes = [(str(leaf.operator.source), estimated_rows(spark, leaf.plan)) for leaf in leaves]
+    sizes = [(str(leaf.operator.source), estimated_rows(spark, leaf.relation)) for leaf in leaves]
     largest = dict(sizes)
     return Findings(
         changes=changes,

@@ -15,6 +15,7 @@ from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.refresh.eligibility import ALL_RULES, Obstacle, Operator, Rule, obstacles
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.incremental.aggregate_state import Totals, read_totals
+from tidegate_server.engine.incremental.analysis.columns import leave_out_unused
 from tidegate_server.engine.incremental.analysis.shape import Node, read_shape
 from tidegate_server.engine.incremental.analysis.simplify import push_down_filters, simplify
 from tidegate_server.engine.incremental.mergeable_aggregates import Algebra, read_algebra
@@ -82,7 +83,7 @@ def read_query(
         plan = simple.plan
         types = _table_types(order, spark, tables)
         versions = tables.read_versions()
-        read = push_down_filters(catalyst, plan)
+        read = leave_out_unused(catalyst, push_down_filters(catalyst, plan))
         shape = read_shape(
             read, types, versions, catalyst, tables.format.sources, files=tables.fingerprints
         )
@@ -103,8 +104,8 @@ def read_query(
     text_of_plan = _without_versions(catalyst.text(plan), tables.read_snapshots())
     facts = [text_of_plan, *_sources(shape, tables), *_settings(order, spark)]
     fingerprint = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
-    leaves = [node for node in shape.all_nodes() if not node.children]
-    stored = [n for n in leaves if n.operator.source or reads_plain_files(spark, n.plan)]
+    leaves = [node for node in shape.all_nodes() if node.relation is not None]
+    stored = [n for n in leaves if n.operator.source or reads_plain_files(spark, n.relation)]
     return Query(
         text=text,
         shape=shape,
@@ -113,7 +114,7 @@ def read_query(
         first=first,
         preconditions=preconditions,
         fingerprint=fingerprint,
-        sizes={id(each): estimated_rows(spark, each.plan) for each in stored},
+        sizes={id(each): estimated_rows(spark, each.relation) for each in stored},
     )
 
 
@@ -171,7 +172,7 @@ def _unreadable(plan: Any) -> Node:
 def estimated_rows(spark: SparkSession, plan: Any) -> int:
     """Estimate the number of rows of a stored table from the bytes of its files."""
     size = _stored_bytes(spark, plan)
-    width = sum(int(a.dataType().defaultSize()) for a in items(plan.output()))
+    width = int(plan.schema().defaultSize())
     return int(size / max(width * _COMPRESSION, 1))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -199,7 +199,7 @@ class StepRunner:
             return
         if change.read is None:
             raise AssertionError(f"the change of {step.source} is not known")
-        frame = change.read()
+        frame = change.read(names := self._columns_used(id_))
         if change.release is not None:
             self.context.resources.callback(change.release)
         if not self.evidence.appends:
@@ -210,9 +210,15 @@ class StepRunner:
         pinned = self.context.format.sources.version_sql(change.source.name, change.base)
         self._sources[id_] = ChangedSource(
             change=frame,
-            before=lambda: spark.sql(f"SELECT * FROM {pinned}"),
+            before=lambda: spark.sql(f"SELECT {', '.join(map(quote_column, names))} FROM {pinned}"),
             few=self.evidence.few,
         )
+
+    def _columns_used(self, source: str) -> Sequence[str]:
+        """Return the names of the columns of a source that the query uses."""
+        leaves = (n for n in self.context.query.shape.all_nodes() if n.operator.source == source)
+        attributes = (each for leaf in leaves for each in items(leaf.plan.output()))
+        return list(dict.fromkeys(str(attribute.name()) for attribute in attributes))
 
     def _compute_change(self, step: ComputeChange) -> None:
         builder = self._builder

@@ -41,6 +41,7 @@ class Catalyst:
         base = jvm.org.apache.spark.sql.catalyst
         self._plans = base.plans
         self._logical = base.plans.logical
+        self._trees = base.trees
         self._patterns = base.trees.TreePattern
         self.expressions = base.expressions
         self.analysis = base.analysis
@@ -77,6 +78,10 @@ class Catalyst:
         numbers: dict[str, str] = {}
         text = _LISTED.sub("", str(plan.treeString(False, False, _FIELDS, False, False)))
         return _ID.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), text)
+
+    def tag(self, name: str) -> Any:
+        """Return a tag, under which a value can be attached to an operator."""
+        return self._trees.TreeNodeTag(name)
 
     # ---- plans -----------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from tidegate_server.engine.incremental.analysis.classify import (
     rounding_obstacle,
     shared_groups,
 )
+from tidegate_server.engine.incremental.analysis.columns import is_used_columns
 from tidegate_server.engine.incremental.analysis.functional_dependencies import (
     PASSING,
     ROW_WISE,
@@ -65,6 +66,8 @@ class Node:
 
     operator: Operator
     plan: Any
+    relation: Any = None
+    """What a leaf reads; its plan may be a projection of that."""
     children: tuple[Node, ...] = ()
     keys: tuple[tuple[Any, ...], ...] = ()
     """For each child the key expressions over its attributes; those of two children correspond."""
@@ -77,8 +80,8 @@ class Node:
 
     @property
     def kind(self) -> str:
-        """The plan's class."""
-        return kind(self.plan)
+        """The operator's class."""
+        return kind(self.plan if self.relation is None else self.relation)
 
     def nodes(self) -> Iterator[Node]:
         """Yield this node and all below."""
@@ -187,7 +190,9 @@ class _Reader:
     def read(self, plan: Any, trace: Trace | None) -> Node:
         name = kind(plan)
         if plan.children().isEmpty():
-            return self._leaf(plan)
+            return self._leaf(plan, plan)
+        if is_used_columns(plan, self._catalyst):
+            return self._leaf(plan, plan.child())
         if name in _LINEAR:
             return self._linear(plan, trace)
         match name:
@@ -209,16 +214,16 @@ class _Reader:
 
     # ---- leaves ----------------------------------------------------------------------------
 
-    def _leaf(self, plan: Any) -> Node:
-        name = kind(plan)
+    def _leaf(self, plan: Any, relation: Any) -> Node:
+        name = kind(relation)
         if name in _LEAVES:
-            return Node(operator=Operator(name=name), plan=plan)
-        source = self._source(plan)
-        if source is None and not self._is_fixed(plan):
-            return self._unknown(plan)
+            return Node(operator=Operator(name=name), plan=plan, relation=relation)
+        source = self._source(relation)
+        if source is None and not self._is_fixed(relation):
+            return replace(self._unknown(relation), plan=plan, relation=relation)
         refused = []
         if source is None:
-            known = frozenset(str(field) for field in plan.relation().schema().fieldNames())
+            known = frozenset(str(field) for field in relation.relation().schema().fieldNames())
         else:
             known = source.columns
         for attribute in items(plan.output()):
@@ -231,7 +236,7 @@ class _Reader:
             source=None if source is None else source.table_id,
             obstacles=tuple(refused),
         )
-        return Node(operator=operator, plan=plan)
+        return Node(operator=operator, plan=plan, relation=relation)
 
     def _source(self, plan: Any) -> ReadVersion | None:
         """Return the table that is read at the expected version, else None."""
