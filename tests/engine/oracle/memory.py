@@ -149,7 +149,10 @@ class MemoryTables:
         table.changed = rows
 
     def _table_of(self, table: str) -> _Table:
-        return next(each for each in self._tables.values() if each.name.table == table)
+        for each in self._tables.values():
+            if each.name.table == table:
+                return each
+        raise PySparkException(f"[NOT_IN_MEMORY] there is no table {table}")
 
     def _settle(self, table: _Table) -> None:
         """Make a version of the statements since the newest one."""

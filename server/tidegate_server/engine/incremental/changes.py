@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from tidegate_server.core.model.runs import ChangeMethod
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.engine.storage.base import FoundChange, SourceFormat
-from tidegate_server.engine.storage.exact import WEIGHT, column_named, sum_weights
+from tidegate_server.engine.storage.exact import WEIGHT, quote_column, sum_weights
 
 _AS_READ = frozenset({ChangeMethod.UNCHANGED, ChangeMethod.APPENDED})
 
@@ -88,7 +88,7 @@ def _reader(
         return None
 
     def read_columns(names: Sequence[str]) -> DataFrame:
-        rows = read().select(*map(column_named, (*names, WEIGHT)))
+        rows = read().selectExpr(*map(quote_column, (*names, WEIGHT)))
         return rows if found.method in _AS_READ else sum_weights(rows)
 
     return read_columns

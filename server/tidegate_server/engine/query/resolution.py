@@ -31,7 +31,7 @@ from tidegate_server.engine.storage.base import (
 )
 from tidegate_server.engine.storage.commit_record import CommitRecord
 from tidegate_server.engine.storage.entries import entry_of
-from tidegate_server.engine.storage.jvm import items, java, temporary_settings
+from tidegate_server.engine.storage.jvm import field_names, items, java, temporary_settings
 from tidegate_server.engine.storage.plain import fingerprint, forget_cached
 
 _GLOBAL_TEMPORARY = "global_temp"
@@ -425,7 +425,7 @@ def read_view(spark: SparkSession, entry: Any, place: Place) -> View:
     """Return a view of the catalog; ``place`` applies to views that do not record one."""
     jvm: Any = java(spark)
     found = [str(part) for part in items(entry.viewCatalogAndNamespace())]
-    columns = tuple(str(column) for column in entry.schema().fieldNames())
+    columns = tuple(field_names(entry.schema()))
     produced = tuple(str(column) for column in items(entry.viewQueryColumnNames()))
     settings = jvm.scala.jdk.javaapi.CollectionConverters.asJava(entry.viewSQLConfigs())
     return View(

@@ -28,7 +28,7 @@ from tidegate_server.engine.storage.base import (
 from tidegate_server.engine.storage.catalogs import catalog_of, identifier_of, pinned_table
 from tidegate_server.engine.storage.exact import WEIGHT
 from tidegate_server.engine.storage.iceberg.tables import relation_of
-from tidegate_server.engine.storage.jvm import active_session, frame_of, known_instance
+from tidegate_server.engine.storage.jvm import active_session, field_names, frame_of, known_instance
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class PythonSources:
         return ReadVersion(
             table_id=str(table.tableId()),
             version=int(table.versionNumber()),
-            columns=frozenset(str(column) for column in table.schema().fieldNames()),
+            columns=frozenset(field_names(table.schema())),
         )
 
     def change(

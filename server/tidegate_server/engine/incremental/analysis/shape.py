@@ -36,7 +36,7 @@ from tidegate_server.engine.query.catalyst import Catalyst, descend, expression_
 from tidegate_server.engine.query.plans import SQL_KEYWORDS
 from tidegate_server.engine.statement.survey import readings_of
 from tidegate_server.engine.storage.base import ReadVersion, SourceFormat
-from tidegate_server.engine.storage.jvm import items, kind
+from tidegate_server.engine.storage.jvm import field_names, items, kind
 from tidegate_server.engine.storage.plain import reads_plain_files
 
 _LEAVES = frozenset({"LocalRelation", "OneRowRelation", "Range"})
@@ -223,7 +223,7 @@ class _Reader:
             return replace(self._unknown(relation), plan=plan, relation=relation)
         refused = []
         if source is None:
-            known = frozenset(str(field) for field in relation.relation().schema().fieldNames())
+            known = frozenset(field_names(relation.relation().schema()))
         else:
             known = source.columns
         for attribute in items(plan.output()):
@@ -258,7 +258,7 @@ class _Reader:
             str(pair._1()).lower(): str(pair._2())
             for pair in items(plan.relation().options().toSeq())
         }
-        fields = {str(field).lower() for field in plan.relation().schema().fieldNames()}
+        fields = {name.lower() for name in field_names(plan.relation().schema())}
         corrupt = str(self._catalyst.spark.conf.get(_CORRUPT)).lower()
         keeps = options.get("mode", "").upper() != "DROPMALFORMED"
         return keeps and _CORRUPT_OPTION not in options and corrupt not in fields

@@ -19,7 +19,7 @@ from tidegate_server.engine.storage.commit_metadata import last_refresh
 from tidegate_server.engine.storage.commit_record import RecordedRefresh
 from tidegate_server.engine.storage.delta.commits import Commit, commits, newest_snapshot
 from tidegate_server.engine.storage.entries import entry_of, provider_of
-from tidegate_server.engine.storage.jvm import java, kind
+from tidegate_server.engine.storage.jvm import field_names, java, kind
 
 PROVIDER = "delta"
 
@@ -149,7 +149,7 @@ def version_of_leaf(leaf: Any) -> ReadVersion | None:
     return ReadVersion(
         table_id=str(snapshot.metadata().id()),
         version=int(snapshot.version()),
-        columns=frozenset(str(field) for field in leaf.relation().schema().fieldNames()),
+        columns=frozenset(field_names(leaf.relation().schema())),
     )
 
 
