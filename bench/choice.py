@@ -166,7 +166,7 @@ def main() -> int:
     parser.add_argument("--datasets", type=int, default=100)
     parser.add_argument("--cells", type=int, default=5, help="queries and changes per data set (5)")
     parser.add_argument("--rows", type=int, default=2_000_000, help="of the largest fact table")
-    parser.add_argument("--minutes", type=float, default=60, help="begin no data set after that")
+    parser.add_argument("--minutes", type=float, default=60, help="begin no data set later (60)")
     parser.add_argument("--fixed", action="store_true", help="measure the fixed cells instead")
     parser.add_argument("--turns", type=int, default=4, help="changes and refreshes per cell (4)")
     parser.add_argument("--master", default="local[*]", help="of the engine (local[*])")
@@ -339,8 +339,7 @@ def _summarize(turns: Sequence[Turn]) -> None:
 
 def _better(cell: Sequence[Turn]) -> float:
     """Return the seconds of the refreshes of the table whose refreshes took less time."""
-    full, forced = (sum(turn.full for turn in cell), sum(turn.incremental for turn in cell))
-    return min(full, forced)
+    return min(sum(turn.full for turn in cell), sum(turn.incremental for turn in cell))
 
 
 def _chosen(cell: Sequence[Turn]) -> float:

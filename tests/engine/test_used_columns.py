@@ -85,8 +85,7 @@ def test_a_change_of_other_columns_changes_nothing(lake: Lake) -> None:
     lake.sql(T, ROWS)
     mt = Materialized(lake, "SELECT k, sum(n) AS s FROM t GROUP BY k")
     mt.refresh()
-    before = lake.version("mt")
     lake.sql("UPDATE t SET v = parse_json('2'), m = m + 1")
     outcome = mt.refresh()
     assert outcome.plan.strategy is Strategy.INCREMENTAL
-    assert outcome.metrics.rows_written == 0, before
+    assert outcome.metrics.rows_written == 0

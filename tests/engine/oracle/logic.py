@@ -188,7 +188,7 @@ class _Writer:
         return self._one_of("count(*)", *(3 * [f"{name}({distinct}{value})"]))
 
     def _tables(self) -> str:
-        """Return one table as ``x``, or two of which ``x`` is the first."""
+        """Return the tables of a FROM clause: one named ``x``, or another one beside it."""
         one = f"{self._table()} AS x"
         equal = f"ON x.{self._column()} = y.{self._column()}"
         return self._one_of(
