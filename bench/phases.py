@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 from choice import CHANGES, QUERIES, Cell, Data, change_rows, make_sources, make_table
 from facts import refresh
-from servers import SETTINGS, machine, tidegate_server
+from servers import DRIVER_MEMORY, SETTINGS, machine, tidegate_server
 
 import tidegate
 
@@ -58,6 +58,7 @@ def main() -> int:
     parser.add_argument("--strings", type=int, default=0, help="columns that no query reads (0)")
     parser.add_argument("--kind", choices=("INCREMENTAL", "FULL"), default="INCREMENTAL")
     parser.add_argument("--turns", type=int, default=8, help="counted refreshes (8)")
+    parser.add_argument("--driver-memory", default=DRIVER_MEMORY, help="of the engine (2g)")
     options = parser.parse_args()
     data = Data(rows=options.rows, strings=options.strings, rows_per_key=200, layout="plain")
     cell = Cell(data=data, shape=options.shape, change=options.change, share=options.share)
@@ -66,7 +67,7 @@ def main() -> int:
         events = Path(directory) / "events"
         events.mkdir()
         SETTINGS.update(_recording(events))
-        with tidegate_server(Path(directory)) as server:
+        with tidegate_server(Path(directory), driver_memory=options.driver_memory) as server:
             took, used, began = _measure(server.port, server.pid, cell, options)
         seconds = statistics.median(took)
         print(f"{cell.shape}, {cell.change}, {cell.share:.4%}, {options.kind}: {seconds:.2f} s")

@@ -129,6 +129,21 @@ def test_rows_that_tie_and_are_equal_in_what_is_used_make_no_difference(
     assert refresh_and_compare(mt) == KEYS
 
 
+def test_rows_of_many_columns_are_compared_only_if_they_tie(session: Session, sources: str) -> None:
+    query = f"SELECT * FROM ({NUMBERED}) WHERE n = 1"
+    before = Maintained(session, sources, query)
+    session.execute("INSERT INTO log SELECT * FROM log WHERE id < 4")
+    session.execute("INSERT INTO log SELECT id, at, 'tied', x, d FROM log WHERE at < 4")
+    assert refresh_and_compare(before) == KEYS
+    after = Maintained(session, sources, query)
+    session.execute("INSERT INTO log VALUES (5, 40, 'new', 1, 0), (5, 40, 'new', 1, 0)")
+    assert (refresh_and_compare(before), refresh_and_compare(after)) == (KEYS, KEYS)
+    session.execute("INSERT INTO log VALUES (5, 40, 'new', 1, 0.5)")
+    for mt in (before, after):
+        outcome = mt.refresh()
+        assert (outcome.plan.strategy, outcome.plan.reason_code) == (Strategy.FULL, TIED)
+
+
 def test_only_rows_at_the_cut_have_to_be_told_apart(session: Session, sources: str) -> None:
     two = Maintained(session, sources, f"SELECT id, v FROM ({NUMBERED}) WHERE n <= 2")
     shown = Maintained(session, sources, f"SELECT id, v, n FROM ({NUMBERED}) WHERE n <= 2")

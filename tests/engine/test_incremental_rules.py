@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -413,6 +414,28 @@ def test_an_incremental_refresh_that_is_given_up_is_measured(make: Make, session
     assert mt.differences() == []
     session.execute("INSERT INTO t VALUES ('a', 4, 4, 4)")
     assert mt.refresh(policy=RefreshPolicy.FULL).metrics.attempt is None
+
+
+def test_after_a_failure_the_next_refresh_is_full_at_once(make: Make, session: Session) -> None:
+    mt = make("SELECT k, n FROM t WHERE n > 0")
+    session.execute("UPDATE t SET n = 9 WHERE k = 'a'")
+    location = str(session.rows("DESCRIBE DETAIL t")[0][4])
+    for changed in Path(location.removeprefix("file:"), "_change_data").glob("*.parquet"):
+        changed.write_bytes(b"damaged")
+    failed = mt.refresh()
+    assert (failed.plan.strategy, failed.plan.reason_code) == (Strategy.FULL, "INCREMENTAL_FAILED")
+    assert failed.metrics.attempt is not None
+    assert mt.differences() == []
+    before = PastRun(
+        strategy=failed.plan.strategy,
+        seconds=9.0,
+        metrics=failed.metrics,
+        reason_code=failed.plan.reason_code,
+    )
+    session.execute("INSERT INTO t VALUES ('a', 4, 4, 4)")
+    plan = mt.refresh(policy=RefreshPolicy.AUTO, history=(before,)).plan
+    assert (plan.strategy, plan.reason_code) == (Strategy.FULL, "FAILED_BEFORE")
+    assert mt.differences() == []
 
 
 STEPS = {

@@ -33,6 +33,23 @@ def test_more_rows_take_longer() -> None:
         assert predict(way, more, ()) > predict(way, WORK, ())
 
 
+def test_wide_rows_and_further_lookups_take_longer() -> None:
+    wide = replace(WORK, row_bytes=4_000)
+    for way in Way:
+        assert predict(way, replace(WORK, row_bytes=8), ()) == predict(way, WORK, ())
+        assert predict(way, wide, ()) > predict(way, WORK, ())
+        one, many = (predict(way, replace(WORK, lookups=n), ()) for n in (1, 60))
+        assert (one, many > 10) == (predict(way, WORK, ()), True)
+
+
+def test_wide_rows_are_no_sign_of_a_slow_machine() -> None:
+    wide = replace(WORK, row_bytes=4_000)
+    run = past(predict(Way.OVERWRITE, wide, ()))
+    known = replace(run, metrics=replace(run.metrics, row_bytes=4_000))
+    listed = predict(Way.OVERWRITE, WORK, ())
+    assert predict(Way.OVERWRITE, WORK, (), elsewhere=(known,)) == pytest.approx(listed)
+
+
 def test_appending_is_cheapest_and_small_merges_are_dear() -> None:
     tiny = Work(rows_read=3, rows_written=3)
     append, overwrite, merge = (

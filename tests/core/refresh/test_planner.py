@@ -344,6 +344,27 @@ def test_a_way_that_cannot_be_faster_is_not_tried() -> None:
     assert (plan.strategy, plan.reason_code) == (Strategy.FULL, "FULL_IS_CHEAPER")
 
 
+def test_after_failures_in_a_row_the_next_try_is_put_off() -> None:
+    failed = replace(_past(Strategy.FULL, 2.0), reason_code="INCREMENTAL_FAILED")
+    history: tuple[PastRun, ...] = (_past(Strategy.INCREMENTAL, 1.0),)
+    tries = []
+    for number in range(60):
+        order = replace(ORDER, history=history[:20])
+        plan = plan_incremental(order, FULL, replace(LARGE, rows_in_sources=50_000_000))
+        if plan.strategy is Strategy.INCREMENTAL:
+            tries.append(number)
+        else:
+            assert plan.reason_code == "FAILED_BEFORE"
+        run = failed if plan.strategy is Strategy.INCREMENTAL else _past(Strategy.FULL, 2.0)
+        history = (run, *history)
+    assert tries == [0, 2, *range(6, 60, 8)]
+    forced = replace(ORDER, history=(failed,), policy=RefreshPolicy.INCREMENTAL)
+    assert plan_incremental(forced, FULL, LARGE).strategy is Strategy.INCREMENTAL
+    changed = replace(_past(Strategy.FULL, 2.0), reason_code="DEFINITION_CHANGED")
+    altered = replace(ORDER, history=(changed, failed, failed))
+    assert plan_incremental(altered, FULL, LARGE).reason_code != "FAILED_BEFORE"
+
+
 @pytest.mark.parametrize(
     ("rows", "after_incremental", "after_full"),
     [(9_000_000, "FULL", "FULL"), (11_000_000, "INCREMENTAL", "FULL")]
@@ -404,6 +425,7 @@ def test_a_change_is_small_when_all_of_it_is_known_to_be(
 @pytest.mark.parametrize("policy", RefreshPolicy)
 def test_the_policy_says_whether_totals_are_recorded(policy: RefreshPolicy) -> None:
     order = replace(ORDER, policy=policy)
-    assert records_totals(order, 50_000_000) is (policy is not RefreshPolicy.FULL)
+    assert records_totals(order, 50_000_000, 40) is (policy is not RefreshPolicy.FULL)
     wanted = {RefreshPolicy.INCREMENTAL, RefreshPolicy.INCREMENTAL_STRICT}
-    assert records_totals(order, 1_000) is (policy in wanted)
+    assert records_totals(order, 1_000, 40) is (policy in wanted)
+    assert records_totals(order, 500_000, 4_000) is (policy is not RefreshPolicy.FULL)

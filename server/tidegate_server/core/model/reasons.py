@@ -212,6 +212,15 @@ class Reason(OpenEnum):
         "a full refresh was expected to be faster",
         "`REFRESH_MODE = INCREMENTAL` refreshes incrementally regardless of the cost.",
     )
+    FAILED_BEFORE = (
+        "FAILED_BEFORE",
+        ReasonGroup.COST,
+        (
+            "the last incremental refresh failed. The next one is tried after 1 full refresh, and "
+            "if that fails, too, after 3, then after every 7"
+        ),
+        "Find the failure in the history: its reason is `INCREMENTAL_FAILED`.",
+    )
 
     # ---- queries ---------------------------------------------------------------------------
 

@@ -91,6 +91,8 @@ class Attempt:
     rows_read: int
     """The rows that it would have read."""
     seconds: float
+    lookups: int = 0
+    """As in :class:`RunMetrics`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,10 @@ class RunMetrics:
     """Amounts read and written by a run; None if unknown."""
 
     rows_read: int | None = None
+    row_bytes: int | None = None
+    """Estimated bytes of a row read, of the columns used."""
+    lookups: int = 0
+    """The operators whose rows were looked up by affected keys or compared."""
     rows_written: int | None = None
     rows_inserted: int | None = None
     rows_updated: int | None = None

@@ -20,7 +20,12 @@ from tidegate_server.engine.incremental.analysis.functional_dependencies import 
 from tidegate_server.engine.incremental.analysis.shape import Node
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.keys import Keys, collect_keys, guard_expressions, restrict
-from tidegate_server.engine.incremental.preconditions import Precondition, check_query, require
+from tidegate_server.engine.incremental.preconditions import (
+    Check,
+    Precondition,
+    check_of,
+    require,
+)
 from tidegate_server.engine.incremental.subquery_values import Replacements, replace_subqueries
 from tidegate_server.engine.query.catalyst import Catalyst
 from tidegate_server.engine.storage.exact import sum_weights
@@ -83,8 +88,7 @@ class DeltaBuilder:
     """The largest number of affected keys, or of changed rows without keys, of one operator."""
     known: dict[int, Keys] = field(default_factory=dict)
     """Affected keys that are already known, by ``id()`` of the node."""
-    pending: list[DataFrame] = field(default_factory=list)
-    """Queries of :func:`~.preconditions.check_query` that have not run yet."""
+    pending: list[Check] = field(default_factory=list)
     _before: dict[int, Any] = field(default_factory=dict)
     _after: dict[int, Any] = field(default_factory=dict)
     """Plans of rows that are already computed."""
@@ -281,17 +285,17 @@ class DeltaBuilder:
         rows = None
         if keys is not None:
             rows = [self._restrict(node, 0, keys, before=False)] * len(own)
-        self.pending.append(check_query(own, self.catalyst, rows))
+        self.pending.append(check_of(own, self.catalyst, rows))
 
     def check_pending(self) -> None:
-        """Run all pending checks; one Spark action each.
+        """Run all pending checks.
 
         :raises NotFollowingError: if a precondition is not satisfied.
         """
-        for frame in self.pending:
-            row = frame.first()
+        for check in self.pending:
+            found = check.run()
             self.check()
-            require(None if row is None else row["broken"])
+            require(found)
         self.pending.clear()
 
     def _recompute(self, node: Node, keys: Keys, *, before: bool) -> Any:

@@ -201,6 +201,8 @@ def evidence_of(
         recorded=recorded,
         conditional=bool(query.preconditions),
         rows_in_sources=query.rows,
+        row_bytes=query.row_bytes,
+        lookups=_lookups(query, changed, continuation),
         rows_in_changed=findings.rows_in_changed,
         rows_guessed=findings.rows_guessed,
         rows_reread=sum(query.rows_of(node) for node in reread),
@@ -325,6 +327,16 @@ def _reread_nodes(
             continue
         yield from (s.node for s in node.subqueries if s.node.operator.changes(changed))
         pending += node.children
+
+
+def _lookups(query: Query, changed: frozenset[str], continuation: Continuation) -> int:
+    """Return the number of operators whose rows are looked up by affected keys or compared."""
+    follows = continuation.first or continuation.totals
+    return sum(
+        node.operator.changes_by_keys(changed)
+        for node in query.shape.all_nodes()
+        if follows is None or not node.operator.computed_from(follows.node.operator)
+    )
 
 
 def _is_query(order: RefreshOrder, frozen_at: datetime | None) -> bool:

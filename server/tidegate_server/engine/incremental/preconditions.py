@@ -9,7 +9,7 @@ check the changed rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,6 +48,10 @@ OBSTACLES: Mapping[RowPreconditions, Obstacle] = {
 }
 """The obstacle that each unsatisfied precondition raises."""
 
+_FEW_COLUMNS = 4
+"""Up to this many, comparing tied rows costs less than finding first whether any rows tie."""
+_DOUBT = "DOUBT"
+"""The result of a check if rows tie that may be equal; less than the other results."""
 _PLACE = "place"
 _OWN_COLUMNS = frozenset({"Project", "Aggregate", "Expand"})
 # Their expressions, and those above, contain every column that is used.
@@ -126,38 +130,63 @@ def preconditions_of(shape: Node, catalyst: Catalyst) -> tuple[Precondition, ...
     return (*_in_query(shape, catalyst), *summed)
 
 
-def check_rows(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """A check of preconditions that has not run."""
+
+    frame: DataFrame
+    """One row with the column ``broken``, NULL if all preconditions are satisfied."""
+    exactly: Callable[[], DataFrame]
+    """Returns such a frame that leaves no doubt."""
+
+    def run(self) -> RowPreconditions:
+        """Return SATISFIED, or a precondition that is not; one Spark action, two in doubt."""
+        return self.result(_broken(self.frame))
+
+    def result(self, broken: str | None) -> RowPreconditions:
+        """Return the result.
+
+        :param broken: what ``frame`` has returned; in doubt, this runs a Spark action.
+        """
+        if broken == _DOUBT:
+            broken = _broken(self.exactly())
+        return RowPreconditions.SATISFIED if broken is None else RowPreconditions(broken)
+
+
+def check_of(
     preconditions: Sequence[Precondition], catalyst: Catalyst, inputs: Sequence[Any] | None = None
-) -> RowPreconditions:
-    """Return SATISFIED, or a precondition that is not satisfied; one Spark action.
+) -> Check:
+    """Return a check of preconditions.
+
+    Whether any rows tie is known without reading the columns in which they must not differ. Where
+    these are many, they are compared only if rows tie.
 
     :param inputs: for each precondition a plan of the rows to check; by default all rows that its
         operator reads.
     """
-    found = check_query(preconditions, catalyst, inputs).first()
-    broken = found["broken"] if found else None
-    return RowPreconditions(broken) if broken else RowPreconditions.SATISFIED
+    rows = [each.input for each in preconditions] if inputs is None else inputs
+
+    def frame(*, roughly: bool) -> DataFrame:
+        found = [
+            catalyst.analyzed_plan(_broken_rows(each, catalyst, plan, roughly=roughly))
+            for each, plan in zip(preconditions, rows, strict=True)
+        ]
+        return catalyst.frame(catalyst.union(found)).selectExpr("max(broken) AS broken")
+
+    return Check(frame=frame(roughly=True), exactly=lambda: frame(roughly=False))
 
 
-def check_query(
-    preconditions: Sequence[Precondition], catalyst: Catalyst, inputs: Sequence[Any] | None = None
-) -> DataFrame:
-    """Return one row with the column ``broken``, NULL if all preconditions are satisfied."""
-    if inputs is None:
-        inputs = [each.input for each in preconditions]
-    found = [
-        catalyst.analyzed_plan(_broken_rows(each, catalyst, rows))
-        for each, rows in zip(preconditions, inputs, strict=True)
-    ]
-    return catalyst.frame(catalyst.union(found)).selectExpr("max(broken) AS broken")
+def _broken(frame: DataFrame) -> str | None:
+    row = frame.first()
+    return row["broken"] if row else None
 
 
-def require(broken: str | None) -> None:
-    """Check :func:`check_query`'s result.
+def require(found: RowPreconditions) -> None:
+    """Check the result of a :class:`Check`.
 
     :raises NotFollowingError: if a precondition is not satisfied.
     """
-    if broken is not None and (found := RowPreconditions(broken)) in OBSTACLES:
+    if found in OBSTACLES:
         raise NotFollowingError(OBSTACLES[found], found)
 
 
@@ -332,10 +361,16 @@ def _choice_ties(node: Node, catalyst: Catalyst) -> Iterator[Untied]:
 # ---- checking preconditions ----------------------------------------------------------------------
 
 
-def _broken_rows(precondition: Precondition, catalyst: Catalyst, rows: Any) -> DataFrame:
-    """Return rows with the column ``broken``, not NULL where the precondition is broken."""
+def _broken_rows(
+    precondition: Precondition, catalyst: Catalyst, rows: Any, *, roughly: bool
+) -> DataFrame:
+    """Return rows with the column ``broken``, not NULL where the precondition is broken.
+
+    :param roughly: whether it may be ``_DOUBT`` where many columns would have to be compared.
+    """
     if isinstance(precondition, Untied):
-        return _tied_rows(precondition, catalyst, rows)
+        roughly = roughly and len(precondition.told) > _FEW_COLUMNS
+        return _tied_rows(precondition, catalyst, rows, compared=not roughly)
     values = precondition.values
     named = [catalyst.alias(value, f"v{number}") for number, value in enumerate(values)]
     frame = catalyst.frame(catalyst.project(named, rows))
@@ -344,11 +379,11 @@ def _broken_rows(precondition: Precondition, catalyst: Catalyst, rows: Any) -> D
     return frame.selectExpr(f"CASE WHEN {' OR '.join(sums)} THEN {large} END AS broken")
 
 
-def _tied_rows(untied: Untied, catalyst: Catalyst, rows: Any) -> DataFrame:
+def _tied_rows(untied: Untied, catalyst: Catalyst, rows: Any, *, compared: bool) -> DataFrame:
     columns = {
         "p": untied.partition,
         "o": [order.child() for order in untied.order],
-        "t": untied.told,
+        "t": untied.told if compared else (),
     }
     named = [
         catalyst.alias(expression, f"{letter}{number}")
@@ -371,9 +406,12 @@ def _tied_rows(untied: Untied, catalyst: Catalyst, rows: Any) -> DataFrame:
         keys.append(_PLACE)
         if not untied.numbered:
             matters = f"{_PLACE} + count(*) - 1 > {untied.places}"
-    told = ", ".join(
-        f"'{f.name}', {key_sql(f.name, f.dataType)}" for f in frame.schema if f.name[0] == "t"
-    )
-    differ = f"NOT min(named_struct({told})) <=> max(named_struct({told})) AND {matters}"
-    found = F.expr(f"CASE WHEN {differ} THEN '{RowPreconditions.TIED.value}' END AS broken")
+    result, broken = _DOUBT, "count(*) > 1"
+    if compared:
+        told = ", ".join(
+            f"'{f.name}', {key_sql(f.name, f.dataType)}" for f in frame.schema if f.name[0] == "t"
+        )
+        result = RowPreconditions.TIED.value
+        broken = f"NOT min(named_struct({told})) <=> max(named_struct({told}))"
+    found = F.expr(f"CASE WHEN {broken} AND {matters} THEN '{result}' END AS broken")
     return frame.groupBy(*keys).agg(found).select("broken")

@@ -63,6 +63,16 @@ class Query:
         return sum(self.sizes.get(id(each), 0) for each in node.all_nodes())
 
     @property
+    def row_bytes(self) -> int:
+        """Average bytes of a row of its sources, in the columns it uses."""
+        total = sum(
+            self.sizes[id(each)] * int(each.plan.schema().defaultSize())
+            for each in self.shape.all_nodes()
+            if id(each) in self.sizes
+        )
+        return total // max(self.rows, 1)
+
+    @property
     def stable(self) -> bool:
         """Whether it is deterministic: the same versions always give the same rows."""
         found = obstacles(self.shape.operator, frozenset())

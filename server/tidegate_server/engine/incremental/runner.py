@@ -48,7 +48,7 @@ from tidegate_server.engine.incremental.mergeable_aggregates import (
 )
 from tidegate_server.engine.incremental.preconditions import (
     NotFollowingError,
-    check_rows,
+    check_of,
     require,
 )
 from tidegate_server.engine.incremental.query import Query
@@ -255,13 +255,16 @@ class StepRunner:
             return
         if not isinstance(self.diff, DataFrame):
             raise AssertionError("the change is computed before it is checked")
-        broken = [f.withColumnRenamed("broken", f"broken{n}") for n, f in enumerate(pending)]
+        broken = [
+            check.frame.withColumnRenamed("broken", f"broken{number}")
+            for number, check in enumerate(pending)
+        ]
         context = self.context
         delta = consolidate(
             context.format, context.order, self.diff, context.frozen_at, beside=broken
         )
-        for number in range(len(broken)):
-            require(delta.row[f"broken{number}"])
+        for number, check in enumerate(pending):
+            require(check.result(delta.row[f"broken{number}"]))
         self.diff = delta
 
     def _advance_aggregates(self) -> None:
@@ -305,7 +308,7 @@ class StepRunner:
         own = [each for each in self.context.query.preconditions if id(each.node) in inputs]
         if own:
             rows = [inputs[id(each.node)] for each in own]
-            require(check_rows(own, self._builder.catalyst, rows).value)
+            require(check_of(own, self._builder.catalyst, rows).run())
 
     def _merge_first_rows(self) -> None:
         """Compute the first rows from the table's.

@@ -49,6 +49,8 @@ class IncrementalWork:
     the same."""
     rows_read: int = 0
     """The rows read according to the cost model."""
+    lookups: int = 0
+    """The operators whose rows were looked up by affected keys or compared."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Spark's settings for the commit."""
     incremental: IncrementalState | None = None
@@ -120,6 +122,7 @@ def _choose(
         diff=runner.diff,
         content=runner.content,
         rows_read=work.rows_read,
+        lookups=work.lookups,
         settings=settings_for(copied=0 if evidence.appends else evidence.rows_in_table),
         incremental=runner.incremental,
         preconditions=continuation.preconditions,
@@ -128,8 +131,12 @@ def _choose(
 
 def _attempt(evidence: Evidence, started: float) -> Attempt:
     way, work = incremental_work(evidence)
-    seconds = time.monotonic() - started
-    return Attempt(way=way.value, rows_read=work.rows_read, seconds=seconds)
+    return Attempt(
+        way=way.value,
+        rows_read=work.rows_read,
+        seconds=time.monotonic() - started,
+        lookups=work.lookups,
+    )
 
 
 def _in_vain(context: RefreshContext, evidence: Evidence) -> bool:

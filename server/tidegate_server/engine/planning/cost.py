@@ -1,10 +1,10 @@
-"""Predicts a refresh's duration from the rows it reads and writes and from its history."""
+"""Predicts a refresh's duration from what it reads and writes and from its history."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from statistics import median, median_low
 
@@ -66,6 +66,10 @@ class Price:
 
 MEASURED_CORES = 2
 """The cores of the machine on which the prices were measured."""
+MEASURED_BYTES = 40
+"""The bytes of a row on which they were measured; wider rows cost more, in proportion."""
+_LOOKUP = 0.3
+"""Seconds of each operator beyond the first whose rows are looked up by keys or compared."""
 
 # Measured by bench/incremental.py: two cores, local disks, 200,000 to 20,000,000 rows.
 # Each table's history corrects them.
@@ -80,14 +84,16 @@ _PRICES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """Estimated rows that a refresh processes.
-
-    ``rows_changed`` are those rows read that belong to a source's change.
-    """
+    """The estimated amount of work of a refresh."""
 
     rows_read: int
     rows_written: int
     rows_changed: int = 0
+    """Those rows read that belong to a source's change."""
+    row_bytes: int = MEASURED_BYTES
+    """Of a row read, in the columns used."""
+    lookups: int = 0
+    """The operators whose rows are looked up by affected keys or compared."""
 
 
 def predict(
@@ -135,12 +141,11 @@ def worth_recording(full: Work, history: Sequence[PastRun]) -> bool:
 
 def _list_price(way: Way, work: Work, cores: int = MEASURED_CORES) -> float:
     price = _PRICES[way]
-    rows = (
-        price.read * work.rows_read
-        + price.changed * work.rows_changed
-        + price.written * work.rows_written
-    )
-    return price.fixed + rows * MEASURED_CORES / cores
+    width = max(work.row_bytes / MEASURED_BYTES, 1.0)
+    read = width * (price.read * work.rows_read + price.changed * work.rows_changed)
+    rows = read + price.written * work.rows_written
+    further = _LOOKUP * max(work.lookups - 1, 0)
+    return price.fixed + further + rows * MEASURED_CORES / cores
 
 
 def _correction(
@@ -208,7 +213,18 @@ def _work(run: PastRun, way: Way) -> Work | None:
     metrics, attempt = run.metrics, run.metrics.attempt
     if metrics.rows_read is None:
         return None
-    read, written = metrics.rows_read, metrics.rows_written
-    if attempt is not None and way is not Way.OVERWRITE:
-        read, written = attempt.rows_read, metrics.affected_keys
-    return Work(rows_read=read, rows_written=written or 0, rows_changed=run.rows_changed)
+    work = Work(
+        rows_read=metrics.rows_read,
+        rows_written=metrics.rows_written or 0,
+        rows_changed=run.rows_changed,
+        row_bytes=metrics.row_bytes or MEASURED_BYTES,
+        lookups=metrics.lookups,
+    )
+    if attempt is None or way is Way.OVERWRITE:
+        return work
+    return replace(
+        work,
+        rows_read=attempt.rows_read,
+        rows_written=metrics.affected_keys or 0,
+        lookups=attempt.lookups,
+    )

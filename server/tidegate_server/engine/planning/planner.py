@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import (
@@ -16,6 +17,7 @@ from tidegate_server.core.model.versions import SourceKind
 from tidegate_server.core.model.wording import number_of
 from tidegate_server.core.refresh.eligibility import Obstacle
 from tidegate_server.core.refresh.request import (
+    PastRun,
     Recompute,
     RefreshOrder,
     RefreshPlan,
@@ -23,6 +25,7 @@ from tidegate_server.core.refresh.request import (
 )
 from tidegate_server.engine.planning.cost import (
     HYSTERESIS,
+    MEASURED_BYTES,
     MEASURED_CORES,
     Way,
     Work,
@@ -36,6 +39,9 @@ from tidegate_server.engine.storage.commit_record import RecordedRefresh
 _LARGEST_CHANGE = 0.25
 _FEW = 50_000
 _MOST_KEYS = 0.10
+_LONGEST_WAIT = 7
+"""The most full refreshes before an incremental one is tried again after others failed."""
+_FAILURES = frozenset({Reason.INCREMENTAL_FAILED, Reason.TABLE_DIFFERS})
 # Where all rows at both versions are compared, each row costs twice what it costs in a full
 # refresh, which is twice the price of a row that is only looked up; one of these is counted anyway.
 _REREAD = 3
@@ -62,6 +68,10 @@ class Evidence:
     conditional: bool = False
     """Whether the query has preconditions on the rows it reads."""
     rows_in_sources: int = 0
+    row_bytes: int = MEASURED_BYTES
+    """Of a source row, in the columns used."""
+    lookups: int = 0
+    """The operators whose rows are looked up by affected keys or compared."""
     rows_in_changed: int = 0
     """Rows of the sources that changed."""
     rows_guessed: int = 0
@@ -229,13 +239,16 @@ def plan_incremental(order: RefreshOrder, full: RefreshPlan, evidence: Evidence)
     )
 
 
-def records_totals(order: RefreshOrder, rows_in_sources: int, *, in_vain: bool = False) -> bool:
+def records_totals(
+    order: RefreshOrder, rows_in_sources: int, row_bytes: int, *, in_vain: bool = False
+) -> bool:
     """Say whether a full refresh records totals for incremental ones.
 
+    :param row_bytes: of a source row, in the columns used.
     :param in_vain: whether this refresh would be full with recorded totals, too.
     """
     if order.policy is RefreshPolicy.AUTO:
-        whole = Work(rows_read=rows_in_sources, rows_written=0)
+        whole = Work(rows_read=rows_in_sources, rows_written=0, row_bytes=row_bytes)
         return not in_vain and worth_recording(whole, order.history)
     return order.policy is not RefreshPolicy.FULL
 
@@ -362,14 +375,23 @@ def incremental_work(evidence: Evidence) -> tuple[Way, Work]:
         way = Way.RECOMPUTE
     else:
         way = Way.REWRITE
-    changed = evidence.rows_changed
-    return way, Work(rows_read=read, rows_written=written or 0, rows_changed=changed)
+    return way, Work(
+        rows_read=read,
+        rows_written=written or 0,
+        rows_changed=evidence.rows_changed,
+        row_bytes=evidence.row_bytes,
+        lookups=evidence.lookups,
+    )
 
 
 def _seconds(order: RefreshOrder, evidence: Evidence) -> tuple[float, float]:
     """Return the predicted seconds of the incremental and the full refresh."""
     way, work = incremental_work(evidence)
-    whole = Work(rows_read=evidence.rows_in_sources, rows_written=evidence.rows_in_table)
+    whole = Work(
+        rows_read=evidence.rows_in_sources,
+        rows_written=evidence.rows_in_table,
+        row_bytes=evidence.row_bytes,
+    )
     known = order.history, evidence.cores, order.elsewhere
     return predict(way, work, *known), predict(Way.OVERWRITE, whole, *known)
 
@@ -377,6 +399,9 @@ def _seconds(order: RefreshOrder, evidence: Evidence) -> tuple[float, float]:
 def _not_worth(
     order: RefreshOrder, evidence: Evidence, incremental: float, full: float
 ) -> Obstacle | None:
+    failed = _failed_before(order.history)
+    if failed is not None:
+        return failed
     changed, known = evidence.rows_changed, evidence.rows_in_changed
     if not evidence.appends and changed > _LARGEST_CHANGE * known:
         share = 100 * changed / max(known, 1)
@@ -394,6 +419,30 @@ def _not_worth(
         text = f"an incremental refresh was expected to take {incremental:.1f} s, not {full:.1f} s"
         return Obstacle(code=Reason.FULL_IS_CHEAPER, text=text)
     return None
+
+
+def _failed_before(history: Sequence[PastRun]) -> Obstacle | None:
+    """Return an obstacle while an incremental refresh is not tried again after it failed.
+
+    What failed once often fails each time, such as a plan that becomes too large. The wait doubles
+    with each failure.
+    """
+    recent = takewhile(lambda run: not _is_restart(run), history)
+    failed = [number for number, run in enumerate(recent) if run.reason_code in _FAILURES]
+    if not failed:
+        return None
+    full = failed[0]
+    before = failed[1] - failed[0] - 1 if len(failed) > 1 else 0
+    waiting = min(2 * before + 1, _LONGEST_WAIT) - full
+    if waiting <= 0:
+        return None
+    text = f"the last one failed; full refreshes until the next is tried: {waiting}"
+    return Obstacle(code=Reason.FAILED_BEFORE, text=text)
+
+
+def _is_restart(run: PastRun) -> bool:
+    """Say whether failures before a run say nothing about the next refresh."""
+    return run.strategy is Strategy.INCREMENTAL or run.reason_code == Reason.DEFINITION_CHANGED
 
 
 def _is_trial(

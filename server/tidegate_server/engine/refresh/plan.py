@@ -329,7 +329,9 @@ def _full_steps(planned: PlannedRefresh) -> tuple[Step, ...]:
         task.is_partial
         or planned.fingerprint is None
         or planned.known_broken is not None
-        or not records_totals(order, query.rows, in_vain=planned.prepared.recorded_in_vain)
+        or not records_totals(
+            order, query.rows, query.row_bytes, in_vain=planned.prepared.recorded_in_vain
+        )
     ):
         return full_steps(task)
     recording = None

@@ -30,7 +30,7 @@ from tidegate_server.core.refresh.steps import (
 from tidegate_server.engine.incremental.aggregate_state import compute_state
 from tidegate_server.engine.incremental.apply import apply, consolidate
 from tidegate_server.engine.incremental.job_settings import job_settings
-from tidegate_server.engine.incremental.preconditions import check_rows
+from tidegate_server.engine.incremental.preconditions import check_of
 from tidegate_server.engine.incremental.strategy import IncrementalWork
 from tidegate_server.engine.incremental.top_n import compute_first_rows
 from tidegate_server.engine.jvm.errors import to_server_error
@@ -267,7 +267,7 @@ def _compute_recorded(
         for step in planned.plan.steps:
             match step:
                 case CheckRows():
-                    checked = check_rows(planned.query.preconditions, catalyst)
+                    checked = check_of(planned.query.preconditions, catalyst).run()
                     operation.check()
                     if checked is not RowPreconditions.SATISFIED:
                         break
@@ -311,6 +311,8 @@ def _outcome(planned: PlannedRefresh, written: Written) -> RefreshOutcome:
         to_version=written.version,
         metrics=RunMetrics(
             rows_read=_rows_read(planned),
+            row_bytes=planned.query.row_bytes,
+            lookups=planned.prepared.lookups,
             rows_written=written.rows,
             rows_inserted=written.rows_inserted,
             rows_deleted=written.rows_deleted,
