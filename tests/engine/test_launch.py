@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from tests.support.engine_options import engine_options
 from tidegate_server.core.errors import ServerError
@@ -134,3 +135,10 @@ def test_the_file_is_private_and_removed(
     assert seen["arguments"].endswith(given or "pyspark-shell")
     assert os.environ.get("PYSPARK_SUBMIT_ARGS") == given
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spark
+def test_long_answers_of_the_jvm_are_sent_at_once(spark_root: SparkSession) -> None:
+    gateway: Any = spark_root.sparkContext._gateway
+    listeners = gateway.java_gateway_server.getListeners()
+    assert "tidegate.PromptAnswers" in {each.getClass().getName() for each in listeners}

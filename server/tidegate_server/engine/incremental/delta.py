@@ -142,9 +142,9 @@ class DeltaBuilder:
         catalyst = self.catalyst
         match node.kind:
             case "Project":
-                named = [*items(self._operator(node).projectList()), change.weight]
-                projected = self._as_weighted(catalyst.project(named, change.plan))
-                return replace(projected, few=change.few)
+                named = self._operator(node).projectList()
+                plan = catalyst.project_with(named, change.weight, change.plan)
+                return replace(self._as_weighted(plan), few=change.few)
             case "Expand":
                 return self._as_weighted(catalyst.expand(node.plan, change.weight, change.plan))
             case _:  # Filter, Generate: the weight is passed through
@@ -434,12 +434,12 @@ class DeltaBuilder:
 
     def _with_weight(self, node: Node, plan: Any, weight: int) -> Weighted:
         named = self.catalyst.alias(self.catalyst.long(weight), WEIGHT)
-        return self._as_weighted(self.catalyst.project([*items(node.plan.output()), named], plan))
+        return self._as_weighted(self.catalyst.project_with(node.plan.output(), named, plan))
 
     def _reorder(self, node: Node, change: Weighted) -> Weighted:
         """Put the output into the order of the node's attributes, followed by the weight."""
-        named = [*items(node.plan.output()), change.weight]
-        return replace(change, plan=self.catalyst.project(named, change.plan))
+        plan = self.catalyst.project_with(node.plan.output(), change.weight, change.plan)
+        return replace(change, plan=plan)
 
     def _sum(self, node: Node, parts: Sequence[Weighted]) -> Weighted | None:
         if not parts:

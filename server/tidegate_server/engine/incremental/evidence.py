@@ -20,7 +20,7 @@ from tidegate_server.core.refresh.eligibility import (
 )
 from tidegate_server.core.refresh.request import RefreshOrder, RefreshPolicy
 from tidegate_server.engine.incremental.aggregate_state import Totals
-from tidegate_server.engine.incremental.analysis.shape import Node, incomparable_columns
+from tidegate_server.engine.incremental.analysis.shape import Node
 from tidegate_server.engine.incremental.changes import Change, source_change
 from tidegate_server.engine.incremental.preconditions import OBSTACLES
 from tidegate_server.engine.incremental.query import Query, estimated_rows
@@ -188,7 +188,7 @@ def evidence_of(
     added = all(findings.changes[id_].method is ChangeMethod.APPENDED for id_ in changed)
     found = list(findings.obstacles)
     if not added or leading or keyed or reread:
-        found += incomparable_columns(query.shape)
+        found += query.incomparable
     found += _operator_obstacles(order, query, changed, continuation)
     return Evidence(
         changes=tuple(_as_source_change(change) for change in findings.changes.values()),

@@ -110,7 +110,7 @@ def read_algebra(shape: Node, table_types: Sequence[str], catalyst: Catalyst) ->
     """Return how to update a table's groups from their change; None if that is not possible."""
     if not fails_on_overflow(catalyst):
         return None
-    node, wanted = _below_projections(shape, table_types)
+    node, wanted = _below_projections(shape, table_types, catalyst)
     if node is None or node.kind != "Aggregate":
         return None
     groups = tuple(items(node.plan.groupingExpressions()))
@@ -126,28 +126,25 @@ def read_algebra(shape: Node, table_types: Sequence[str], catalyst: Catalyst) ->
     return Algebra(node=node, groups=groups, parts=known)
 
 
-def _below_projections(shape: Node, table_types: Sequence[str]) -> tuple[Node | None, list[int]]:
+def _below_projections(
+    shape: Node, table_types: Sequence[str], catalyst: Catalyst
+) -> tuple[Node | None, list[int]]:
     """Return the topmost operator that is not a projection, and its attribute for each column."""
-    output = list(items(shape.plan.output()))
-    types = [str(attribute.dataType().catalogString()) for attribute in output]
-    wanted, node = [expression_id(attribute) for attribute in output], shape
+    output = catalyst.describe(shape.plan.output())
+    types = [attribute.type for attribute in output]
+    wanted, node = [attribute.id for attribute in output if attribute.id is not None], shape
     if types != list(table_types):
         return None, wanted
     while node.kind == "Project" or node.kind in PASSING:
         if node.kind == "Project":
-            passed = {expression_id(each): _plain(each) for each in items(node.plan.projectList())}
+            named = catalyst.describe(node.plan.projectList())
+            passed = {each.id: each.passed for each in named}
             found = [passed.get(id_) for id_ in wanted]
             wanted = [id_ for id_ in found if id_ is not None]
             if len(wanted) < len(found):
                 return None, wanted
         (node,) = node.children
     return node, wanted
-
-
-def _plain(named: Any) -> int | None:
-    """Return the id of the attribute that is passed through, or None."""
-    inner = named.child() if kind(named) == "Alias" else named
-    return expression_id(inner) if kind(inner) == "AttributeReference" else None
 
 
 def _part(named: Any, groups: Sequence[Any], *, padded: bool) -> Part | None:

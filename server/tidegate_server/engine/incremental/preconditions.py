@@ -9,7 +9,7 @@ check the changed rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -209,7 +209,7 @@ def directions(orders: Sequence[Any], prefix: str) -> Iterator[Column]:
 
 def _in_query(shape: Node, catalyst: Catalyst) -> Iterator[Precondition]:
     """Yield the preconditions on the order of rows of a query or subquery."""
-    live = frozenset(map(expression_id, items(shape.plan.output())))
+    live = frozenset(catalyst.ids(shape.plan.output()))
     return _below(shape, live, {}, catalyst)
 
 
@@ -217,35 +217,31 @@ def _below(node: Node, live: Live, cuts: Cuts, catalyst: Catalyst) -> Iterator[P
     if node.operator.ambiguous is not None:
         match node.kind:
             case "Window":
-                yield from _window_ties(node, live, cuts)
+                yield from _window_ties(node, live, cuts, catalyst)
             case "GlobalLimit" | "Offset":
-                yield from _cut_ties(node, live)
+                yield from _cut_ties(node, live, catalyst)
             case _:
                 yield from _choice_ties(node, catalyst)
     for subquery in node.subqueries:
         yield from _in_query(subquery.node, catalyst)
-    used, kept = _used_attributes(node, live, cuts)
+    used, kept = _used_attributes(node, live, cuts, catalyst)
     for child in node.children:
-        output = frozenset(map(expression_id, items(child.plan.output())))
+        output = frozenset(catalyst.ids(child.plan.output()))
         below = used & output if node.kind in _SELECTIVE else output
         yield from _below(child, below, kept, catalyst)
 
 
-def _used_attributes(node: Node, live: Live, cuts: Cuts) -> tuple[Live, Cuts]:
+def _used_attributes(node: Node, live: Live, cuts: Cuts, catalyst: Catalyst) -> tuple[Live, Cuts]:
     """Return the used attributes of an operator's input, and those used only in a cut."""
     plan = node.plan
     match node.kind:
         case "Project":
-            named = list(items(plan.projectList()))
-            plain = {
-                expression_id(each): expression_id(inner)
-                for each in named
-                if kind(inner := each.child() if kind(each) == "Alias" else each)
-                == "AttributeReference"
-            }
+            named = {each.id: each for each in catalyst.describe(plan.projectList())}
+            plain = {id_: e.passed for id_, e in named.items() if e.passed is not None}
             computed = live | (cuts.keys() - plain.keys())
-            used = _references(each for each in named if expression_id(each) in computed)
-            return used, {plain[id_]: cuts[id_] for id_ in cuts if id_ in plain}
+            read = [each.references for id_, each in named.items() if id_ in computed]
+            kept = {plain[id_]: cut for id_, cut in cuts.items() if id_ in plain}
+            return frozenset[int]().union(*read), kept
         case "Filter":
             found, rest = dict(cuts), []
             for part in conjuncts(plan.condition()):
@@ -253,17 +249,11 @@ def _used_attributes(node: Node, live: Live, cuts: Cuts) -> tuple[Live, Cuts]:
                     found[cut[0]] = min(cut[1], found.get(*cut))
                 if cut is None or (kind(part) == "EqualTo" and cut[1] > 1):
                     rest.append(part)  # the rows before it matter, too
-            return live | _references(rest), found
-    used = _references(items(plan.expressions()))
+            return live | catalyst.references(catalyst.seq(rest)), found
+    used = catalyst.references(plan.expressions())
     if node.kind in PASSING:
         return live | used, cuts
     return (used if node.kind in _OWN_COLUMNS else live | cuts.keys() | used), {}
-
-
-def _references(expressions: Iterable[Any]) -> Live:
-    return frozenset(
-        expression_id(a) for each in expressions for a in items(each.references().toSeq())
-    )
 
 
 def _cut(condition: Any) -> tuple[int, int] | None:
@@ -293,20 +283,27 @@ def _averaged_values(node: Node) -> Iterator[Any]:
     return (each.child() for each in functions if averages_whole(each))
 
 
-def _window_ties(node: Node, live: Live, cuts: Cuts) -> Iterator[Untied]:
+def _window_ties(node: Node, live: Live, cuts: Cuts, catalyst: Catalyst) -> Iterator[Untied]:
     """Tied rows come in arbitrary order, which matters if used columns differ."""
     window = node.plan
-    made = [expression_id(each) for each in items(window.windowExpressions())]
-    used = live | cuts.keys() | _references(items(window.expressions()))
+    made = catalyst.ids(window.windowExpressions())
+    used = live | cuts.keys() | catalyst.references(window.expressions())
     untied = Untied(
         node=node,
         partition=tuple(items(window.partitionSpec())),
         order=tuple(items(window.orderSpec())),
-        told=tuple(a for a in items(window.child().output()) if expression_id(a) in used),
+        told=_attributes(window.child(), used, catalyst),
     )
     if len(made) == 1 and made[0] in cuts and _numbers_rows(window):
         untied = replace(untied, places=cuts[made[0]], numbered=made[0] in live)
     yield untied
+
+
+def _attributes(plan: Any, wanted: Live, catalyst: Catalyst) -> tuple[Any, ...]:
+    """Return the attributes of a plan that have these ids."""
+    output = plan.output()
+    places = (n for n, id_ in enumerate(catalyst.ids(output)) if id_ in wanted)
+    return tuple(output.apply(place) for place in places)
 
 
 def _numbers_rows(window: Any) -> bool:
@@ -315,19 +312,19 @@ def _numbers_rows(window: Any) -> bool:
     return kind(call) == "WindowExpression" and kind(call.windowFunction()) == "RowNumber"
 
 
-def _cut_ties(node: Node, live: Live) -> Iterator[Untied]:
+def _cut_ties(node: Node, live: Live, catalyst: Catalyst) -> Iterator[Untied]:
     """Rows that tie where LIMIT or OFFSET cuts are selected arbitrarily."""
     cut = cut_of(node)
     if cut is None or cut.place == 0:
         return
     for projection in cut.passed:
-        live, _ = _used_attributes(projection, live, {})
+        live, _ = _used_attributes(projection, live, {}, catalyst)
     sort = cut.sort
     yield Untied(
         node=node,
         partition=(),
         order=tuple(items(sort.plan.order())),
-        told=tuple(a for a in items(sort.plan.child().output()) if expression_id(a) in live),
+        told=_attributes(sort.plan.child(), live, catalyst),
         places=cut.place,
         numbered=False,
         ordered=sort,

@@ -16,7 +16,7 @@ from tidegate_server.core.refresh.eligibility import ALL_RULES, Obstacle, Operat
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.incremental.aggregate_state import Totals, read_totals
 from tidegate_server.engine.incremental.analysis.columns import leave_out_unused
-from tidegate_server.engine.incremental.analysis.shape import Node, read_shape
+from tidegate_server.engine.incremental.analysis.shape import Node, incomparable_columns, read_shape
 from tidegate_server.engine.incremental.analysis.simplify import push_down_filters, simplify
 from tidegate_server.engine.incremental.mergeable_aggregates import Algebra, read_algebra
 from tidegate_server.engine.incremental.preconditions import Precondition, preconditions_of
@@ -25,7 +25,7 @@ from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.query.catalyst import Catalyst
 from tidegate_server.engine.query.resolution import Tables
 from tidegate_server.engine.storage.delta.files import known_bytes
-from tidegate_server.engine.storage.jvm import FILES, is_instance, items, java, kind
+from tidegate_server.engine.storage.jvm import FILES, is_instance, java, kind
 from tidegate_server.engine.storage.plain import reads_plain_files
 
 logger = logging.getLogger(__name__)
@@ -48,6 +48,8 @@ class Query:
     """Its ORDER BY with LIMIT at the end, if any."""
     preconditions: tuple[Precondition, ...]
     """Preconditions of incremental refreshes on its rows."""
+    incomparable: tuple[Obstacle, ...]
+    """Obstacles to removing its rows from a table by their values."""
     fingerprint: str
     """Changes when the query, a view, function or source of it, or a setting changes."""
     sizes: Mapping[int, int]
@@ -123,6 +125,7 @@ def read_query(
         totals=totals,
         first=first,
         preconditions=preconditions,
+        incomparable=incomparable_columns(shape, catalyst),
         fingerprint=fingerprint,
         sizes={id(each): estimated_rows(spark, each.relation) for each in stored},
     )
@@ -202,10 +205,9 @@ def _table_types(order: RefreshOrder, spark: SparkSession, tables: Tables) -> li
     if state is None:
         return []
     stored = tables.format.rows(spark, order.name, state.newest)
-    found = {
-        str(attribute.name()).lower(): str(attribute.dataType().catalogString())
-        for attribute in items(Catalyst(spark).analyzed_plan(stored).output())
-    }
+    catalyst = Catalyst(spark)
+    output = catalyst.describe(catalyst.analyzed_plan(stored).output())
+    found = {attribute.name.lower(): attribute.type for attribute in output}
     return [found.get(column.lower(), "") for column in order.columns]
 
 

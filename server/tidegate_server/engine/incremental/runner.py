@@ -217,8 +217,8 @@ class StepRunner:
     def _columns_used(self, source: str) -> Sequence[str]:
         """Return the names of the columns of a source that the query uses."""
         leaves = (n for n in self.context.query.shape.all_nodes() if n.operator.source == source)
-        attributes = (each for leaf in leaves for each in items(leaf.plan.output()))
-        return list(dict.fromkeys(str(attribute.name()) for attribute in attributes))
+        used = (self._builder.catalyst.describe(leaf.plan.output()) for leaf in leaves)
+        return list(dict.fromkeys(each.name for attributes in used for each in attributes))
 
     def _compute_change(self, step: ComputeChange) -> None:
         builder = self._builder

@@ -103,11 +103,11 @@ def read_first_rows(
     :param table_types: the types of the table's columns.
     """
     node, above = shape, []
-    trace = root_trace(shape.plan, table_types, lambda attribute: True)
+    trace = root_trace(shape.plan, table_types, catalyst, lambda attribute: True)
     while node.kind == "Project" or node.kind in PASSING:
         if node.kind == "Project":
             above.append(node.plan)
-        trace = trace_through(node.plan, trace)
+        trace = trace_through(node.plan, trace, catalyst)
         (node,) = node.children
     if node.operator.rule is not Rule.LIMIT or node.kind != "GlobalLimit":
         return None
@@ -118,7 +118,7 @@ def read_first_rows(
     count = node.plan.limitExpr()
     if sort.kind != "Sort" or not getattr(sort.plan, "global")() or kind(count) != "Literal":
         return None
-    shown = {expression_id(attribute) for attribute in items(below.plan.output())}
+    shown = {*catalyst.ids(below.plan.output())}
     held = shown & trace.keys()
     made = [alias for alias in _aliases(sort.children[0].plan) if expression_id(alias) in held]
     order = tuple(_told_by(held, made, each, catalyst) for each in items(sort.plan.order()))

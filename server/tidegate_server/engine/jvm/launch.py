@@ -9,9 +9,12 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkContext
 from pyspark.java_gateway import launch_gateway
+
+from tidegate_server.engine.storage.jvm import java_source
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _SHELL = "pyspark-shell"
@@ -40,7 +43,17 @@ def start_jvm(settings: Mapping[str, str], folder: Path, jars: Sequence[str] = (
         _appended_jars(jars),
     ):
         gateway = launch_gateway()
+    _answer_promptly(gateway)
     SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _answer_promptly(gateway: Any) -> None:
+    """Have the JVM send long answers without a delay; see ``PromptAnswers.java``."""
+    compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.cook(java_source(__package__, "PromptAnswers"))
+    listener = compiler.getClassLoader().loadClass("tidegate.PromptAnswers").newInstance()
+    gateway.java_gateway_server.addListener(listener)
+    gateway.close(keep_callback_server=True)  # calls open new connections
 
 
 def as_properties(settings: Mapping[str, str]) -> str:

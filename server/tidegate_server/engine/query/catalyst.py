@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate_server.engine.storage.jvm import frame_of, items, java, scala_object
+from tidegate_server.engine.storage.jvm import (
+    compiled_instance,
+    frame_of,
+    items,
+    java,
+    java_source,
+    scala_object,
+)
 
 # More than any table has columns, so that Catalyst does not truncate a text.
 _FIELDS = 1 << 20
@@ -31,6 +40,23 @@ def expression_id(named: Any) -> int:
     return int(named.exprId().id())
 
 
+@dataclass(frozen=True, slots=True)
+class Described:
+    """An expression, as far as ``Expressions.java`` describes it."""
+
+    id: int | None
+    """That of a named expression."""
+    passed: int | None
+    """The id of the attribute that it is, or passes on under another name."""
+    references: frozenset[int]
+    """The ids of the attributes in it."""
+    name: str = ""
+    """Of an attribute, as are the following."""
+    type: str = ""
+    """As ``catalogString`` writes it."""
+    type_name: str = ""
+
+
 class Catalyst:
     """Builds plans and expressions; attributes keep their ids unless a method says otherwise."""
 
@@ -46,6 +72,25 @@ class Catalyst:
         self.expressions = base.expressions
         self.analysis = base.analysis
         self.optimizer = base.optimizer
+
+    # ---- reading ---------------------------------------------------------------------------
+
+    def describe(self, expressions: Any) -> list[Described]:
+        """Return what the expressions of a Scala Seq are, in one call to the JVM."""
+        name, source = "tidegate.Expressions", java_source(__package__, "Expressions")
+        found = compiled_instance(self.spark, name, source).describe(expressions)
+        return [
+            Described(id_, passed, frozenset(references), *attribute)
+            for id_, passed, references, *attribute in json.loads(str(found))
+        ]
+
+    def ids(self, attributes: Any) -> list[int]:
+        """Return the ids of the named expressions of a Scala Seq."""
+        return [each.id for each in self.describe(attributes) if each.id is not None]
+
+    def references(self, expressions: Any) -> frozenset[int]:
+        """Return the ids of the attributes that the expressions of a Scala Seq contain."""
+        return frozenset[int]().union(*(each.references for each in self.describe(expressions)))
 
     # ---- plans and frames ------------------------------------------------------------------
 
@@ -96,6 +141,10 @@ class Catalyst:
     def project(self, expressions: Iterable[Any], child: Any) -> Any:
         """Return a projection."""
         return self._logical.Project(self.seq(expressions), child)
+
+    def project_with(self, expressions: Any, further: Any, child: Any) -> Any:
+        """Return a projection of a Scala Seq of expressions and a further one."""
+        return self._logical.Project(expressions.appended(further), child)
 
     def filter(self, condition: Any, child: Any) -> Any:
         """Return a filter."""

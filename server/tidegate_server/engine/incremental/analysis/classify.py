@@ -64,7 +64,14 @@ _DIGITS_THAT_FIT = 28
 
 def is_key(expression: Any) -> bool:
     """Say whether equal values of the type always have equal bytes, NULL aside."""
-    name = str(expression.dataType().typeName())
+    return is_key_type(str(expression.dataType().typeName()))
+
+
+def is_key_type(name: str) -> bool:
+    """Say so of a type.
+
+    :param name: as ``typeName`` writes it.
+    """
     return name in _KEY_TYPES or name.startswith("decimal")
 
 
@@ -211,10 +218,12 @@ def _breaks_ties(function: Any) -> bool:
     return bool(by) and is_key(by[0]) and bool(by[0].semanticEquals(function.child()))
 
 
-def is_sortable(expression: Any) -> bool:
-    """Say whether values of the type can be sorted, so that different ones do not tie."""
-    text = str(expression.dataType().catalogString())
-    return not any(word in text for word in _NOT_SORTED)
+def is_sortable(type: str) -> bool:
+    """Say whether values of a type can be sorted, so that different ones do not tie.
+
+    :param type: as ``catalogString`` writes it.
+    """
+    return not any(word in type for word in _NOT_SORTED)
 
 
 def has_ties(function: Any) -> bool:

@@ -58,7 +58,8 @@ def _narrow_projection(catalyst: Catalyst, plan: Any, used: Any) -> Any:
     kept = plan.outputSet().intersect(used)
     if int(kept.size()) == int(plan.output().size()):
         return plan
-    named = [each for each in items(plan.projectList()) if kept.contains(each.toAttribute())]
+    ids, listed = {*catalyst.ids(kept.toSeq())}, plan.projectList()
+    named = [listed.apply(n) for n, id_ in enumerate(catalyst.ids(listed)) if id_ in ids]
     return catalyst.project(named or [plan.projectList().head()], plan.child())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tidegate_server.engine.incremental.analysis.classify import is_key
-from tidegate_server.engine.query.catalyst import descend, expression_id
+from tidegate_server.engine.query.catalyst import Catalyst, descend, expression_id
 from tidegate_server.engine.storage.jvm import items, kind
 
 PASSING = frozenset({"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
@@ -20,12 +20,13 @@ _INNER = frozenset({"Inner", "Cross"})
 _LEFT_ROWS = frozenset({"LeftSemi", "LeftAnti", "ExistenceJoin"})
 
 
-def is_fixed_by(plan: Any, known: Iterable[Any]) -> bool:
+def is_fixed_by(plan: Any, known: Iterable[Any], catalyst: Catalyst) -> bool:
     """Say whether rows of a plan that agree in the known attributes agree in all.
 
     :param known: the attributes; those whose equal values may not be identical are ignored.
     """
-    return _is_fixed(plan, frozenset(expression_id(each) for each in known if is_key(each)))
+    ids = frozenset(expression_id(each) for each in known if is_key(each))
+    return _is_fixed(plan, ids, catalyst)
 
 
 def covers_peers(frame: Any) -> bool:
@@ -81,37 +82,32 @@ def conjuncts(condition: Any) -> Iterator[Any]:
     yield from conjuncts(condition.right())
 
 
-def _is_fixed(plan: Any, known: frozenset[int]) -> bool:
-    if _ids(plan.output()) <= known:
+def _is_fixed(plan: Any, known: frozenset[int], catalyst: Catalyst) -> bool:
+    if known.issuperset(catalyst.ids(plan.output())):
         return True
     match kind(plan):
         case "Filter" | "Distinct":
-            return _is_fixed(plan.child(), known)
+            return _is_fixed(plan.child(), known, catalyst)
         case name if name in PASSING:
-            return _is_fixed(plan.child(), known)
+            return _is_fixed(plan.child(), known, catalyst)
         case "Project":
-            return _fixed_projection(plan, known)
+            return _fixed_projection(plan, known, catalyst)
         case "Aggregate":
             return _has_all_groups(plan, known)
         case "Window":
-            return _is_fixed(plan.child(), known) and _same_for_equal_rows(plan, known)
+            fixed = _is_fixed(plan.child(), known, catalyst)
+            return fixed and _same_for_equal_rows(plan, known)
         case "Join":
-            return _fixed_join(plan, known)
+            return _fixed_join(plan, known, catalyst)
     return False
 
 
-def _fixed_projection(plan: Any, known: frozenset[int]) -> bool:
-    named = list(items(plan.projectList()))
-    below = frozenset(
-        expression_id(inner)
-        for each in named
-        if expression_id(each) in known and kind(inner := _plain(each)) == "AttributeReference"
-    )
-    if _is_fixed(plan.child(), below):
+def _fixed_projection(plan: Any, known: frozenset[int], catalyst: Catalyst) -> bool:
+    named = catalyst.describe(plan.projectList())
+    below = frozenset(e.passed for e in named if e.id in known and e.passed is not None)
+    if _is_fixed(plan.child(), below, catalyst):
         return True
-    return all(
-        expression_id(each) in known or _ids(each.references().toSeq()) <= below for each in named
-    )
+    return all(each.id in known or each.references <= below for each in named)
 
 
 def _has_all_groups(plan: Any, known: frozenset[int]) -> bool:
@@ -135,10 +131,10 @@ def _same_for_equal_rows(window: Any, known: frozenset[int]) -> bool:
     return True
 
 
-def _fixed_join(plan: Any, known: frozenset[int]) -> bool:
+def _fixed_join(plan: Any, known: frozenset[int], catalyst: Catalyst) -> bool:
     left, right, name = plan.left(), plan.right(), kind(plan.joinType())
     if name in _LEFT_ROWS:
-        return _is_fixed(left, known)
+        return _is_fixed(left, known, catalyst)
     pairs = [
         (expression_id(first), expression_id(second))
         for first, second in equated_pairs(plan.condition(), left, right)
@@ -146,22 +142,18 @@ def _fixed_join(plan: Any, known: frozenset[int]) -> bool:
     ]
     if name in _INNER:
         both = known | {b for a, b in pairs if a in known} | {a for a, b in pairs if b in known}
-        if _is_fixed(left, both) and _is_fixed(right, both):
+        if _is_fixed(left, both, catalyst) and _is_fixed(right, both, catalyst):
             return True
     # Each row of one side then matches one row of the other, several equal ones, or none.
-    if name in _INNER | {"LeftOuter"} and _is_fixed(left, known):
-        return _is_fixed(right, frozenset(b for _, b in pairs))
-    if name in _INNER | {"RightOuter"} and _is_fixed(right, known):
-        return _is_fixed(left, frozenset(a for a, _ in pairs))
+    if name in _INNER | {"LeftOuter"} and _is_fixed(left, known, catalyst):
+        return _is_fixed(right, frozenset(b for _, b in pairs), catalyst)
+    if name in _INNER | {"RightOuter"} and _is_fixed(right, known, catalyst):
+        return _is_fixed(left, frozenset(a for a, _ in pairs), catalyst)
     return False
 
 
 def _plain(named: Any) -> Any:
     return named.child() if kind(named) == "Alias" else named
-
-
-def _ids(attributes: Any) -> frozenset[int]:
-    return frozenset(expression_id(each) for each in items(attributes))
 
 
 def _reads_only(expression: Any, plan: Any) -> bool:

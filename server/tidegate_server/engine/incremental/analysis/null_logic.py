@@ -56,7 +56,7 @@ class _Reader:
         known = frozenset[int]().union(*(each for each in below if each is not None))
         if any(each is None for each in below) or not self._is_plain(plan, known):
             return None
-        output = [expression_id(each) for each in items(plan.output())]
+        output = self._catalyst.ids(plan.output())
         found = known.intersection(output)
         match kind(plan):
             case "Project":

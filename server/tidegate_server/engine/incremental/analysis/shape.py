@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from tidegate_server.engine.incremental.analysis.classify import (
     choice_obstacle,
     find_refusals,
     is_key,
+    is_key_type,
     is_sortable,
     rounding_obstacle,
     shared_groups,
@@ -32,7 +33,7 @@ from tidegate_server.engine.incremental.analysis.windows import (
     window_refusals,
     window_ties,
 )
-from tidegate_server.engine.query.catalyst import Catalyst, descend, expression_id
+from tidegate_server.engine.query.catalyst import Catalyst, Described, descend, expression_id
 from tidegate_server.engine.query.plans import SQL_KEYWORDS
 from tidegate_server.engine.statement.survey import readings_of
 from tidegate_server.engine.storage.base import ReadVersion, SourceFormat
@@ -150,25 +151,27 @@ def read_shape(
     :param versions: the version at which each versioned source is to be read, by table id.
     :param files: tables of files that are known to be unchanged.
     """
-    trace = root_trace(plan, table_types, is_key)
+    trace = root_trace(plan, table_types, catalyst, lambda each: is_key_type(each.type_name))
     return _Reader(versions, catalyst, sources, files).read(plan, trace)
 
 
-def incomparable_columns(shape: Node) -> tuple[Obstacle, ...]:
+def incomparable_columns(shape: Node, catalyst: Catalyst) -> tuple[Obstacle, ...]:
     """Return the obstacles to removing rows of a query from a table by their values."""
-    return tuple(found for a in items(shape.plan.output()) for found in _type_obstacles(a))
+    return tuple(_type_obstacles(catalyst.describe(shape.plan.output())))
 
 
-def root_trace(plan: Any, table_types: Sequence[str], fit: Callable[[Any], bool]) -> Trace:
+def root_trace(
+    plan: Any, table_types: Sequence[str], catalyst: Catalyst, fit: Callable[[Described], bool]
+) -> Trace:
     """Return the table's column for each attribute of a query's result that it stores unchanged.
 
     :param fit: says whether an attribute is useful.
     """
     trace: dict[int, int] = {}
-    for index, attribute in enumerate(items(plan.output())):
+    for index, attribute in enumerate(catalyst.describe(plan.output())):
         stored = table_types[index] if index < len(table_types) else None
-        if str(attribute.dataType().catalogString()) == stored and fit(attribute):
-            trace.setdefault(expression_id(attribute), index)
+        if attribute.type == stored and attribute.id is not None and fit(attribute):
+            trace.setdefault(attribute.id, index)
     return trace
 
 
@@ -226,11 +229,12 @@ class _Reader:
             known = frozenset(field_names(relation.relation().schema()))
         else:
             known = source.columns
-        for attribute in items(plan.output()):
-            if str(attribute.name()) not in known or str(attribute.name()) == _WEIGHT:
-                text = f"column {attribute.name()} of a source is not part of its rows"
+        output = self._catalyst.describe(plan.output())
+        for attribute in output:
+            if attribute.name not in known or attribute.name == _WEIGHT:
+                text = f"column {attribute.name} of a source is not part of its rows"
                 refused.append(Obstacle(code=Reason.OPERATOR_NOT_INCREMENTALIZABLE, text=text))
-            refused += _type_obstacles(attribute)
+        refused += _type_obstacles(output)
         operator = Operator(
             name=name,
             source=None if source is None else source.table_id,
@@ -267,7 +271,9 @@ class _Reader:
 
     def _linear(self, plan: Any, trace: Trace | None) -> Node:
         name = kind(plan)
-        below = trace_through(plan, trace) if name in ROW_WISE and trace is not None else None
+        below = None
+        if name in ROW_WISE and trace is not None:
+            below = trace_through(plan, trace, self._catalyst)
         children = tuple(self.read(child, below) for child in items(plan.children()))
         rule = Rule.GROUPING_SETS if name == "Expand" else Rule.LINEAR
         return self._node(plan, rule, children)
@@ -346,7 +352,7 @@ class _Reader:
             keyless,
             list(window_functions(plan)),
             list(window_refusals(plan)),
-            window_ties(plan),
+            window_ties(plan, self._catalyst),
             whole=not partition,
             # Above an aggregate, it may be computed from recorded totals, without a check.
             checked=trace is None or all(n.kind != "Aggregate" for n in children[0].nodes()),
@@ -390,7 +396,7 @@ class _Reader:
         order = (each.child() for each in items(cut.sort.plan.order()))
         known = [each for each in order if kind(each) == "AttributeReference"]
         ambiguous = None
-        if cut.place and not is_fixed_by(cut.sort.plan.child(), known):
+        if cut.place and not is_fixed_by(cut.sort.plan.child(), known, self._catalyst):
             text = f"rows tie where {word} cuts, so that any may be left"
             ambiguous = Obstacle(code=Reason.ORDER_NOT_UNIQUE, text=text)
         return self._node(
@@ -490,11 +496,15 @@ class _Reader:
         null_aware: bool = False,
     ) -> Node:
         found = [*refused, *_collation_obstacles(plan)]
-        if ambiguous is not None and not all(map(is_sortable, items(plan.child().output()))):
-            found.append(ambiguous)
-            ambiguous = None
-        for expression in items(plan.expressions()):
-            found += find_refusals(expression)
+        if ambiguous is not None:
+            read = self._catalyst.describe(plan.child().output())
+            if not all(is_sortable(each.type) for each in read):
+                found.append(ambiguous)
+                ambiguous = None
+        expressions = plan.expressions()
+        for index, each in enumerate(self._catalyst.describe(expressions)):
+            if each.passed is None:
+                found += find_refusals(expressions.apply(index))
         subqueries = tuple(self._subqueries(plan))
         operator = Operator(
             name=kind(plan),
@@ -502,14 +512,14 @@ class _Reader:
             children=tuple(child.operator for child in children),
             keyed_by=keyed_by,
             keyless=keyless if keys and not keys[0] else None,
-            whole=whole and not any(map(_is_incomparable, items(plan.output()))),
+            whole=whole and self._is_comparable(plan),
             replaced=bool(columns),
             inexact=inexact,
             bounded=bounded,
             ambiguous=ambiguous,
             obstacles=tuple(found),
             subqueries=tuple(subquery.node.operator for subquery in subqueries),
-            replaceable=kind(plan) in _REPLACEABLE and all(map(_is_value, subqueries)),
+            replaceable=kind(plan) in _REPLACEABLE and all(map(self._is_value, subqueries)),
         )
         return Node(
             operator=operator,
@@ -529,24 +539,25 @@ class _Reader:
                 if kind(part) in _SUBQUERIES:
                     yield Subquery(expression=part, node=self.read(part.plan(), None))
 
+    def _is_value(self, subquery: Subquery) -> bool:
+        """Say whether a subquery is one value for all rows, which can be compared."""
+        expression = subquery.expression
+        single = kind(expression) == "ScalarSubquery" and not expression.isCorrelated()
+        return single and self._is_comparable(subquery.node.plan)
 
-def _is_value(subquery: Subquery) -> bool:
-    """Say whether a subquery is one value for all rows, which can be compared."""
-    expression = subquery.expression
-    single = kind(expression) == "ScalarSubquery" and not expression.isCorrelated()
-    return single and not any(map(_is_incomparable, items(subquery.node.plan.output())))
+    def _is_comparable(self, plan: Any) -> bool:
+        """Say whether the rows of a plan can be compared."""
+        return not any(_type_obstacles(self._catalyst.describe(plan.output())))
 
 
-def trace_through(plan: Any, trace: Trace) -> Trace:
+def trace_through(plan: Any, trace: Trace, catalyst: Catalyst) -> Trace:
     """Trace the table's columns through an operator to its input."""
     if kind(plan) != "Project":
         return trace
     found: dict[int, int] = {}
-    for named in items(plan.projectList()):
-        column = trace.get(expression_id(named))
-        inner = named.child() if kind(named) == "Alias" else named
-        if column is not None and kind(inner) == "AttributeReference":
-            found.setdefault(expression_id(inner), column)
+    for named in catalyst.describe(plan.projectList()):
+        if named.id is not None and named.passed is not None and named.id in trace:
+            found.setdefault(named.passed, trace[named.id])
     return found
 
 
@@ -578,14 +589,10 @@ def _collation_obstacles(plan: Any) -> Iterator[Obstacle]:
         )
 
 
-def _is_incomparable(attribute: Any) -> bool:
-    return any(_type_obstacles(attribute))
-
-
-def _type_obstacles(attribute: Any) -> Iterator[Obstacle]:
-    text = str(attribute.dataType().catalogString())
-    if "variant" in text or "collate" in text:
-        yield Obstacle(
-            code=Reason.TYPE_NOT_COMPARABLE,
-            text=f"rows with column {attribute.name()} of type {text} cannot be compared exactly",
-        )
+def _type_obstacles(attributes: Iterable[Described]) -> Iterator[Obstacle]:
+    for each in attributes:
+        if "variant" in each.type or "collate" in each.type:
+            yield Obstacle(
+                code=Reason.TYPE_NOT_COMPARABLE,
+                text=f"rows with column {each.name} of type {each.type} cannot be compared exactly",
+            )

@@ -21,7 +21,7 @@ from tidegate_server.engine.incremental.analysis.functional_dependencies import 
     covers_peers,
     is_fixed_by,
 )
-from tidegate_server.engine.query.catalyst import descend
+from tidegate_server.engine.query.catalyst import Catalyst, descend
 from tidegate_server.engine.storage.jvm import items, kind
 
 
@@ -36,12 +36,14 @@ def window_refusals(window: Any) -> Iterator[Obstacle]:
             yield unsupported_obstacle(function_name(function))
 
 
-def window_ties(window: Any) -> Obstacle | None:
+def window_ties(window: Any, catalyst: Catalyst) -> Obstacle | None:
     """Return the obstacle if a function of a Window operator depends on the order of rows that tie,
     and these may differ."""
     found = (function for function, frame in _calls(window) if _depends(function, frame))
     function = next(found, None)
-    return None if function is None or _orders_uniquely(window) else ties_obstacle(function)
+    if function is None or _orders_uniquely(window, catalyst):
+        return None
+    return ties_obstacle(function)
 
 
 def window_functions(window: Any) -> Iterator[Any]:
@@ -64,7 +66,8 @@ def _depends(function: Any, frame: Any) -> bool:
     return name in POSITIONS or name in ANY_ORDER | ROUNDED and not covers_peers(frame)
 
 
-def _orders_uniquely(window: Any) -> bool:
+def _orders_uniquely(window: Any, catalyst: Catalyst) -> bool:
     """Say whether rows that tie are equal in every column, so that their order is irrelevant."""
     keys = [*items(window.partitionSpec()), *(o.child() for o in items(window.orderSpec()))]
-    return is_fixed_by(window.child(), [key for key in keys if kind(key) == "AttributeReference"])
+    attributes = [key for key in keys if kind(key) == "AttributeReference"]
+    return is_fixed_by(window.child(), attributes, catalyst)

@@ -97,8 +97,12 @@ def fit_columns(
 
     :param carried: the names of the frame's last columns, which are not cast.
     """
-    named = frame.toDF(*columns, *carried)
-    known = {field.name.lower(): field.dataType for field in named.schema.fields}
+    names = [*columns, *carried]
+    named = frame if frame.schema.names == names else frame.toDF(*names)
+    fields = [(field.name, field.dataType) for field in named.schema.fields]
+    if fields[: len(columns)] == [(field.name, field.dataType) for field in target.fields]:
+        return named
+    known = {name.lower(): type for name, type in fields}
 
     def fit(field: T.StructField) -> Column | str:
         column, found = quote_identifier(field.name), known.get(field.name.lower())
