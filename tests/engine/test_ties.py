@@ -67,7 +67,7 @@ def refusal(lake: Lake, partition: str, order: str, rows: str) -> str | None:
     frame = lake.session.sql(f"SELECT *, {number} FROM {rows}")
     nodes = descend(simplify(catalyst, catalyst.analyzed_plan(frame)).plan)
     window = next(node for node in nodes if kind(node) == "Window")
-    found = window_ties(window)
+    found = window_ties(window, catalyst)
     return None if found is None else found.code
 
 
