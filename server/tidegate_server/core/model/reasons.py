@@ -219,7 +219,7 @@ class Reason(OpenEnum):
             "the last incremental refresh failed. The next one is tried after 1 full refresh, and "
             "if that fails, too, after 3, then after every 7"
         ),
-        "Find the failure in the history: its reason is `INCREMENTAL_FAILED`.",
+        "Find the failure in the history: its reason is `INCREMENTAL_FAILED` or `TABLE_DIFFERS`.",
     )
 
     # ---- queries ---------------------------------------------------------------------------

@@ -292,18 +292,11 @@ def _window_ties(node: Node, live: Live, cuts: Cuts, catalyst: Catalyst) -> Iter
         node=node,
         partition=tuple(items(window.partitionSpec())),
         order=tuple(items(window.orderSpec())),
-        told=_attributes(window.child(), used, catalyst),
+        told=tuple(catalyst.select(window.child().output(), used)),
     )
     if len(made) == 1 and made[0] in cuts and _numbers_rows(window):
         untied = replace(untied, places=cuts[made[0]], numbered=made[0] in live)
     yield untied
-
-
-def _attributes(plan: Any, wanted: Live, catalyst: Catalyst) -> tuple[Any, ...]:
-    """Return the attributes of a plan that have these ids."""
-    output = plan.output()
-    places = (n for n, id_ in enumerate(catalyst.ids(output)) if id_ in wanted)
-    return tuple(output.apply(place) for place in places)
 
 
 def _numbers_rows(window: Any) -> bool:
@@ -324,7 +317,7 @@ def _cut_ties(node: Node, live: Live, catalyst: Catalyst) -> Iterator[Untied]:
         node=node,
         partition=(),
         order=tuple(items(sort.plan.order())),
-        told=_attributes(sort.plan.child(), live, catalyst),
+        told=tuple(catalyst.select(sort.plan.child().output(), live)),
         places=cut.place,
         numbered=False,
         ordered=sort,

@@ -54,6 +54,8 @@ class Query:
     """Changes when the query, a view, function or source of it, or a setting changes."""
     sizes: Mapping[int, int]
     """The estimated rows of each stored leaf, by ``id()`` of the node."""
+    row_bytes: int
+    """Average bytes of a row of its sources, in the columns it uses."""
 
     @property
     def rows(self) -> int:
@@ -63,16 +65,6 @@ class Query:
     def rows_of(self, node: Node) -> int:
         """Return the estimated number of rows of the sources below a node."""
         return sum(self.sizes.get(id(each), 0) for each in node.all_nodes())
-
-    @property
-    def row_bytes(self) -> int:
-        """Average bytes of a row of its sources, in the columns it uses."""
-        total = sum(
-            self.sizes[id(each)] * int(each.plan.schema().defaultSize())
-            for each in self.shape.all_nodes()
-            if id(each) in self.sizes
-        )
-        return total // max(self.rows, 1)
 
     @property
     def stable(self) -> bool:
@@ -118,6 +110,8 @@ def read_query(
     fingerprint = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
     leaves = [node for node in shape.all_nodes() if node.relation is not None]
     stored = [n for n in leaves if n.operator.source or reads_plain_files(spark, n.relation)]
+    sizes = {id(each): estimated_rows(spark, each.relation) for each in stored}
+    read = sum(sizes[id(each)] * int(each.plan.schema().defaultSize()) for each in stored)
     return Query(
         text=text,
         shape=shape,
@@ -127,7 +121,8 @@ def read_query(
         preconditions=preconditions,
         incomparable=incomparable_columns(shape, catalyst),
         fingerprint=fingerprint,
-        sizes={id(each): estimated_rows(spark, each.relation) for each in stored},
+        sizes=sizes,
+        row_bytes=read // max(sum(sizes.values()), 1),
     )
 
 

@@ -223,7 +223,7 @@ def compute_first_rows(
 def project_change(first: FirstRows, catalyst: Catalyst, plan: Any, weight: Any) -> Any:
     """Return the ordered rows' change as a change of the table, the weight last."""
     for projection in reversed(first.above):
-        plan = catalyst.project([*items(projection.projectList()), weight], plan)
+        plan = catalyst.project_with(projection.projectList(), weight, plan)
     return plan
 
 

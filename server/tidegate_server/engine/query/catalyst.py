@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -87,6 +87,11 @@ class Catalyst:
     def ids(self, attributes: Any) -> list[int]:
         """Return the ids of the named expressions of a Scala Seq."""
         return [each.id for each in self.describe(attributes) if each.id is not None]
+
+    def select(self, named: Any, ids: Container[int]) -> list[Any]:
+        """Return the named expressions of a Scala Seq that have these ids."""
+        described = enumerate(self.describe(named))
+        return [named.apply(place) for place, each in described if each.id in ids]
 
     def references(self, expressions: Any) -> frozenset[int]:
         """Return the ids of the attributes that the expressions of a Scala Seq contain."""

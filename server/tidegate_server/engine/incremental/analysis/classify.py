@@ -63,12 +63,12 @@ _DIGITS_THAT_FIT = 28
 
 
 def is_key(expression: Any) -> bool:
-    """Say whether equal values of the type always have equal bytes, NULL aside."""
+    """Say whether an expression is of a type that can be a key."""
     return is_key_type(str(expression.dataType().typeName()))
 
 
 def is_key_type(name: str) -> bool:
-    """Say so of a type.
+    """Say whether equal values of a type always have equal bytes, NULL aside.
 
     :param name: as ``typeName`` writes it.
     """

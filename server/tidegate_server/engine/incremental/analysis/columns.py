@@ -58,8 +58,7 @@ def _narrow_projection(catalyst: Catalyst, plan: Any, used: Any) -> Any:
     kept = plan.outputSet().intersect(used)
     if int(kept.size()) == int(plan.output().size()):
         return plan
-    ids, listed = {*catalyst.ids(kept.toSeq())}, plan.projectList()
-    named = [listed.apply(n) for n, id_ in enumerate(catalyst.ids(listed)) if id_ in ids]
+    named = catalyst.select(plan.projectList(), {*catalyst.ids(kept.toSeq())})
     return catalyst.project(named or [plan.projectList().head()], plan.child())
 
 
