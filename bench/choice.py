@@ -118,12 +118,21 @@ class Turn:
         return taken <= BOUND * self.better
 
 
-def draw(seed: int, datasets: int, cells: int, most_rows: int) -> Iterator[tuple[Data, list[Cell]]]:
+def draw(
+    seed: int,
+    datasets: int,
+    cells: int,
+    most_rows: int,
+    *,
+    shapes: Sequence[str] = tuple(SHAPES),
+    changes: Sequence[str] = CHANGES,
+    least_rows: int = 10_000,
+) -> Iterator[tuple[Data, list[Cell]]]:
     """Yield random data, each with as many cells."""
     source = random.Random(seed)
     for _ in range(datasets):
         strings = source.choice((0, 5, 20, 190))
-        rows = round(10_000 * (most_rows / 10_000) ** source.random())
+        rows = round(least_rows * (most_rows / least_rows) ** source.random())
         data = Data(
             rows=min(rows, _MOST_STRINGS // max(strings, 1)),
             strings=strings,
@@ -136,8 +145,8 @@ def draw(seed: int, datasets: int, cells: int, most_rows: int) -> Iterator[tuple
             [
                 Cell(
                     data=data,
-                    shape=source.choice(list(SHAPES)),
-                    change=source.choice(CHANGES),
+                    shape=source.choice(shapes),
+                    change=source.choice(changes),
                     share=10 ** source.uniform(-5, -0.5),
                 )
                 for _ in range(cells)
@@ -187,7 +196,7 @@ def main() -> int:
         ) as server,
         tidegate.connect(host="127.0.0.1", port=server.port, user="bench") as connection,
     ):
-        _warm_up(connection)
+        warm_up(connection)
         for data, cells in chosen:
             if time.monotonic() > end:
                 break
@@ -206,7 +215,7 @@ def main() -> int:
     return 0
 
 
-def _warm_up(connection: tidegate.Connection) -> None:
+def warm_up(connection: tidegate.Connection) -> None:
     """Refresh small tables first: a JVM that has just started takes several times as long."""
     data = Data(rows=10_000, strings=1, rows_per_key=100, layout="plain")
     make_sources(connection, data)

@@ -33,19 +33,20 @@ def test_more_rows_take_longer() -> None:
         assert predict(way, more, ()) > predict(way, WORK, ())
 
 
-def test_wide_rows_and_further_lookups_take_longer() -> None:
-    wide = replace(WORK, row_bytes=4_000)
+def test_wide_rows_further_columns_and_lookups_take_longer() -> None:
     for way in Way:
-        assert predict(way, replace(WORK, row_bytes=8), ()) == predict(way, WORK, ())
-        assert predict(way, wide, ()) > predict(way, WORK, ())
+        assert predict(way, replace(WORK, row_bytes=4_000), ()) > predict(way, WORK, ())
+        assert predict(way, replace(WORK, columns=190), ()) > predict(way, WORK, ())
+    for way in set(Way) - {Way.OVERWRITE, Way.APPEND}:
         one, many = (predict(way, replace(WORK, lookups=n), ()) for n in (1, 60))
         assert (one, many > 10) == (predict(way, WORK, ()), True)
+        assert predict(way, replace(WORK, rows_in_table=10_000_000), ()) > 2 * one
 
 
 def test_wide_rows_are_no_sign_of_a_slow_machine() -> None:
-    wide = replace(WORK, row_bytes=4_000)
+    wide = replace(WORK, row_bytes=4_000, columns=190)
     run = past(predict(Way.OVERWRITE, wide, ()))
-    known = replace(run, metrics=replace(run.metrics, row_bytes=4_000))
+    known = replace(run, metrics=replace(run.metrics, row_bytes=4_000, columns=190))
     listed = predict(Way.OVERWRITE, WORK, ())
     assert predict(Way.OVERWRITE, WORK, (), elsewhere=(known,)) == pytest.approx(listed)
 

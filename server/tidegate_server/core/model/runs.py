@@ -92,7 +92,8 @@ class Attempt:
     """The rows that it would have read."""
     seconds: float
     lookups: int = 0
-    """As in :class:`RunMetrics`."""
+    rows_in_table: int = 0
+    """These as in :class:`RunMetrics`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +103,12 @@ class RunMetrics:
     rows_read: int | None = None
     row_bytes: int | None = None
     """Estimated bytes of a row read, of the columns used."""
+    columns: int = 0
+    """Those of the table; 0 if unknown."""
     lookups: int = 0
     """The operators whose rows were looked up by affected keys or compared."""
+    rows_in_table: int = 0
+    """The estimated rows of the table before an incremental refresh."""
     rows_written: int | None = None
     rows_inserted: int | None = None
     rows_updated: int | None = None

@@ -202,6 +202,7 @@ def evidence_of(
         conditional=bool(query.preconditions),
         rows_in_sources=query.rows,
         row_bytes=query.row_bytes,
+        columns=len(order.columns),
         lookups=_lookups(query, changed, continuation),
         rows_in_changed=findings.rows_in_changed,
         rows_guessed=findings.rows_guessed,

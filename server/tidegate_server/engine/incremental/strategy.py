@@ -51,6 +51,8 @@ class IncrementalWork:
     """The rows read according to the cost model."""
     lookups: int = 0
     """The operators whose rows were looked up by affected keys or compared."""
+    rows_in_table: int = 0
+    """Those of the table before, according to the cost model."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Spark's settings for the commit."""
     incremental: IncrementalState | None = None
@@ -123,6 +125,7 @@ def _choose(
         content=runner.content,
         rows_read=work.rows_read,
         lookups=work.lookups,
+        rows_in_table=work.rows_in_table,
         settings=settings_for(copied=0 if evidence.appends else evidence.rows_in_table),
         incremental=runner.incremental,
         preconditions=continuation.preconditions,
@@ -136,6 +139,7 @@ def _attempt(evidence: Evidence, started: float) -> Attempt:
         rows_read=work.rows_read,
         seconds=time.monotonic() - started,
         lookups=work.lookups,
+        rows_in_table=work.rows_in_table,
     )
 
 

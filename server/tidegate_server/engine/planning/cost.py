@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from statistics import median, median_low
+from typing import NamedTuple
 
 from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import Strategy
@@ -54,31 +55,31 @@ def way_of(reason_code: str) -> Way:
     return _WAYS.get(reason_code, Way.REWRITE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """Seconds per refresh, per row read, extra per changed row, and per row written."""
+class Price(NamedTuple):
+    """The seconds that a refresh takes for each of its :func:`amounts`, in the same order."""
 
     fixed: float
-    read: float
+    column: float
+    lookup: float
+    byte: float
     changed: float
     written: float
+    stored: float
 
 
 MEASURED_CORES = 2
 """The cores of the machine on which the prices were measured."""
 MEASURED_BYTES = 40
-"""The bytes of a row on which they were measured; wider rows cost more, in proportion."""
-_LOOKUP = 0.3
-"""Seconds of each operator beyond the first whose rows are looked up by keys or compared."""
+"""The assumed bytes of a row if they are not known."""
 
-# Measured by bench/incremental.py: two cores, local disks, 200,000 to 20,000,000 rows.
-# Each table's history corrects them.
+# Fitted by bench/prices.py on two cores and local disks; each table's history corrects them. A byte
+# is at most as dear as in a full refresh: the few large tables among the data sets do not tell.
 _PRICES = {
-    Way.OVERWRITE: Price(fixed=1.0, read=0.3e-6, changed=0.0, written=0.05e-6),
-    Way.APPEND: Price(fixed=0.45, read=0.3e-6, changed=0.0, written=0.3e-6),
-    Way.REWRITE: Price(fixed=1.1, read=0.15e-6, changed=1.7e-6, written=4.0e-6),
-    Way.RECOMPUTE: Price(fixed=1.9, read=0.2e-6, changed=1.7e-6, written=60.0e-6),
-    Way.REREAD: Price(fixed=1.9, read=0.15e-6, changed=1.7e-6, written=10.0e-6),
+    Way.OVERWRITE: Price(0.36, 4e-3, 0.0, 2.5e-9, 0.0, 0.2e-6, 0.0),
+    Way.APPEND: Price(0.31, 4e-3, 0.0, 2.5e-9, 0.0, 0.3e-6, 0.0),
+    Way.REWRITE: Price(0.52, 6e-3, 0.2, 2.0e-9, 1.0e-6, 10e-6, 13e-9),
+    Way.RECOMPUTE: Price(0.64, 6e-3, 0.6, 1.5e-9, 1.1e-6, 96e-6, 13e-9),
+    Way.REREAD: Price(0.7, 7e-3, 0.3, 1.5e-9, 0.7e-6, 44e-6, 13e-9),
 }
 
 
@@ -92,8 +93,12 @@ class Work:
     """Those rows read that belong to a source's change."""
     row_bytes: int = MEASURED_BYTES
     """Of a row read, in the columns used."""
+    columns: int = 0
+    """Those of the table."""
     lookups: int = 0
     """The operators whose rows are looked up by affected keys or compared."""
+    rows_in_table: int = 0
+    """Those of the table, which is searched for removed rows and in part written again."""
 
 
 def predict(
@@ -139,13 +144,20 @@ def worth_recording(full: Work, history: Sequence[PastRun]) -> bool:
     return predict(Way.OVERWRITE, full, history) >= _WORTH_RECORDING * little
 
 
+def amounts(work: Work, cores: int = MEASURED_CORES) -> tuple[float, ...]:
+    """Return what the prices of a refresh are multiplied by, those of rows for so many cores."""
+    rows = (
+        work.rows_read * work.row_bytes,
+        work.rows_changed,
+        work.rows_written,
+        work.rows_in_table * work.row_bytes,
+    )
+    share = MEASURED_CORES / cores
+    return 1, work.columns, max(work.lookups - 1, 0), *(each * share for each in rows)
+
+
 def _list_price(way: Way, work: Work, cores: int = MEASURED_CORES) -> float:
-    price = _PRICES[way]
-    width = max(work.row_bytes / MEASURED_BYTES, 1.0)
-    read = width * (price.read * work.rows_read + price.changed * work.rows_changed)
-    rows = read + price.written * work.rows_written
-    further = _LOOKUP * max(work.lookups - 1, 0)
-    return price.fixed + further + rows * MEASURED_CORES / cores
+    return sum(price * n for price, n in zip(_PRICES[way], amounts(work, cores), strict=True))
 
 
 def _correction(
@@ -186,10 +198,18 @@ def _ratios(
     ratios = [
         seconds / _list_price(way, work, cores)
         for run in history
-        for way, seconds in _ways(run).items()
-        if wanted(way) and (work := _work(run, way)) is not None
+        for way, work, seconds in observations(run)
+        if wanted(way)
     ]
     return ratios[:_LEARNED_FROM]
+
+
+def observations(run: PastRun) -> Iterator[tuple[Way, Work, float]]:
+    """Yield each way that a run went or tried, the work if it is known, and the seconds."""
+    for way, seconds in _ways(run).items():
+        work = _work(run, way)
+        if work is not None:
+            yield way, work, seconds
 
 
 def _ways(run: PastRun) -> Mapping[Way, float]:
@@ -218,7 +238,9 @@ def _work(run: PastRun, way: Way) -> Work | None:
         rows_written=metrics.rows_written or 0,
         rows_changed=run.rows_changed,
         row_bytes=metrics.row_bytes or MEASURED_BYTES,
+        columns=metrics.columns,
         lookups=metrics.lookups,
+        rows_in_table=metrics.rows_in_table,
     )
     if attempt is None or way is Way.OVERWRITE:
         return work
@@ -227,4 +249,5 @@ def _work(run: PastRun, way: Way) -> Work | None:
         rows_read=attempt.rows_read,
         rows_written=metrics.affected_keys or 0,
         lookups=attempt.lookups,
+        rows_in_table=attempt.rows_in_table,
     )

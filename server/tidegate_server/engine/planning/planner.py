@@ -70,6 +70,8 @@ class Evidence:
     rows_in_sources: int = 0
     row_bytes: int = MEASURED_BYTES
     """Of a source row, in the columns used."""
+    columns: int = 0
+    """Those of the table."""
     lookups: int = 0
     """The operators whose rows are looked up by affected keys or compared."""
     rows_in_changed: int = 0
@@ -248,7 +250,12 @@ def records_totals(
     :param in_vain: whether this refresh would be full with recorded totals, too.
     """
     if order.policy is RefreshPolicy.AUTO:
-        whole = Work(rows_read=rows_in_sources, rows_written=0, row_bytes=row_bytes)
+        whole = Work(
+            rows_read=rows_in_sources,
+            rows_written=0,
+            row_bytes=row_bytes,
+            columns=len(order.columns),
+        )
         return not in_vain and worth_recording(whole, order.history)
     return order.policy is not RefreshPolicy.FULL
 
@@ -358,12 +365,11 @@ def _reject(
 def incremental_work(evidence: Evidence) -> tuple[Way, Work]:
     """Return an incremental refresh's way and the rows it processes."""
     read = evidence.rows_changed
-    if evidence.algebraic:
-        # Joins read unchanged sources as a whole, changed ones only by their change.
-        unchanged = max(evidence.rows_in_sources - evidence.rows_in_changed, 0)
-        read += unchanged + evidence.rows_in_table
-    elif not evidence.appends:
+    if evidence.rereading or (evidence.keyed and not evidence.algebraic):
         read += evidence.rows_in_sources
+    elif not evidence.appends:
+        # Joins read unchanged sources as a whole, changed ones only by their change.
+        read += max(evidence.rows_in_sources - evidence.rows_in_changed, 0)
     read += _REREAD * evidence.rows_reread
     counted = evidence.keyed or evidence.rereading
     written = evidence.affected_keys if counted else evidence.rows_changed
@@ -380,7 +386,9 @@ def incremental_work(evidence: Evidence) -> tuple[Way, Work]:
         rows_written=written or 0,
         rows_changed=evidence.rows_changed,
         row_bytes=evidence.row_bytes,
+        columns=evidence.columns,
         lookups=evidence.lookups,
+        rows_in_table=0 if evidence.appends else evidence.rows_in_table,
     )
 
 
@@ -391,6 +399,7 @@ def _seconds(order: RefreshOrder, evidence: Evidence) -> tuple[float, float]:
         rows_read=evidence.rows_in_sources,
         rows_written=evidence.rows_in_table,
         row_bytes=evidence.row_bytes,
+        columns=evidence.columns,
     )
     known = order.history, evidence.cores, order.elsewhere
     return predict(way, work, *known), predict(Way.OVERWRITE, whole, *known)

@@ -312,7 +312,9 @@ def _outcome(planned: PlannedRefresh, written: Written) -> RefreshOutcome:
         metrics=RunMetrics(
             rows_read=_rows_read(planned),
             row_bytes=planned.query.row_bytes,
+            columns=len(planned.order.columns),
             lookups=planned.prepared.lookups,
+            rows_in_table=planned.prepared.rows_in_table,
             rows_written=written.rows,
             rows_inserted=written.rows_inserted,
             rows_deleted=written.rows_deleted,
