@@ -122,6 +122,12 @@ def test_a_single_slow_run_is_no_reason_to_leave_a_way() -> None:
     assert predict(Way.REWRITE, WORK, (rewrite(9.0), rewrite(9.0), full)) == 9 * listed
 
 
+def test_fast_incremental_refreshes_do_not_make_a_costly_query_look_cheap() -> None:
+    listed = predict(Way.OVERWRITE, WORK, ())
+    runs = (rewrite(1.0), rewrite(1.0), past(4 * listed))
+    assert predict(Way.OVERWRITE, WORK, runs) == pytest.approx(2 * listed)
+
+
 @pytest.mark.parametrize(
     ("reason", "way"),
     [

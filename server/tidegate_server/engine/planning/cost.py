@@ -168,6 +168,9 @@ def _correction(
     These are the table's own runs of the way, and all others as one run, since a single slow run,
     for example on a JVM that has just started, should not rule out a way permanently. Without own
     ones, those of the way of other tables show how fast the machine is.
+
+    Of two middle ratios the lower one counts, since an incremental refresh that was expected to be
+    fast shows what it takes; for full ones, which may take many times as long, their mean.
     """
     own = _ratios(history, lambda w: w is way, cores)
     others = _ratios(history, lambda w: w is not way, cores)
@@ -178,8 +181,12 @@ def _correction(
         known = [*own, _transferred(median(others))]
     else:
         known = own
+    if not known:
+        return 1.0
+    fair = math.exp(median(map(math.log, known)))
+    middle = fair if way is Way.OVERWRITE else median_low(known)
     low, high = _TRUSTED
-    return min(max(median_low(known), low), high) if known else 1.0
+    return min(max(middle, low), high)
 
 
 def _transferred(ratio: float) -> float:
