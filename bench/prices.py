@@ -21,7 +21,8 @@ from servers import DRIVER_MEMORY, machine, tidegate_server
 
 import tidegate
 from tidegate_server.core.model.reasons import Reason
-from tidegate_server.engine.planning.cost import Price, Way, Work, amounts, observations, predict
+from tidegate_server.core.model.runs import Work
+from tidegate_server.engine.planning.cost import Price, Way, amounts, observations, predict
 from tidegate_server.gateway.runs.orders import past_runs
 from tidegate_server.gateway.scheduler.ledger import SqlLedger
 from tidegate_server.gateway.store.database import Database

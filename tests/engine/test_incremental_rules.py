@@ -12,7 +12,7 @@ from tests.engine.maintained import Maintained
 from tests.support.full_run import FULL
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.clauses import Expectation, Violation
-from tidegate_server.core.model.runs import RunMetrics, Strategy
+from tidegate_server.core.model.runs import RunMetrics, Strategy, Work
 from tidegate_server.core.refresh.request import PastRun, RefreshPolicy
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
@@ -403,7 +403,11 @@ def test_explaining_tells_changes_keys_and_alternatives(make: Make, session: Ses
 def test_an_incremental_refresh_that_is_given_up_is_measured(make: Make, session: Session) -> None:
     session.execute("INSERT INTO t SELECT id % 20, id, 1, 1 FROM range(400)")
     mt = make("SELECT k, count(DISTINCT n) AS c FROM t GROUP BY k")
-    slow = PastRun(strategy=Strategy.FULL, seconds=12.0, metrics=RunMetrics(rows_read=9))
+    slow = PastRun(
+        strategy=Strategy.FULL,
+        seconds=12.0,
+        metrics=RunMetrics(work=Work(rows_read=9, rows_written=0)),
+    )
     session.execute("INSERT INTO t SELECT id % 20, id, 1, 1 FROM range(40)")
     outcome = mt.refresh(policy=RefreshPolicy.AUTO, history=(slow,))
     assert (outcome.plan.strategy, outcome.plan.reason_code) == (Strategy.FULL, "TOO_MANY_KEYS")
@@ -414,6 +418,21 @@ def test_an_incremental_refresh_that_is_given_up_is_measured(make: Make, session
     assert mt.differences() == []
     session.execute("INSERT INTO t VALUES ('a', 4, 4, 4)")
     assert mt.refresh(policy=RefreshPolicy.FULL).metrics.attempt is None
+
+
+def test_a_run_records_the_work_from_which_the_next_ones_are_predicted(
+    make: Make, session: Session
+) -> None:
+    session.execute("INSERT INTO t SELECT id % 20, id, 1, 1 FROM range(400)")
+    grouped = make("SELECT k, count(*) AS c FROM t GROUP BY k").refresh(policy=RefreshPolicy.FULL)
+    work = grouped.metrics.work
+    assert work is not None
+    assert (work.rows_grouped, work.columns) == (work.rows_read, 2)
+    linear = make("SELECT n FROM t WHERE n > 0")
+    session.execute("INSERT INTO t VALUES ('a', 4, 4, 4)")
+    work = linear.refresh(policy=RefreshPolicy.INCREMENTAL).metrics.work
+    assert work is not None
+    assert (work.rows_grouped, work.columns, work.rows_changed) == (0, 1, 1)
 
 
 def test_after_a_failure_the_next_refresh_is_full_at_once(make: Make, session: Session) -> None:

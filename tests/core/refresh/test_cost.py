@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate_server.core.model.runs import Attempt, RunMetrics, Strategy
+from tidegate_server.core.model.runs import Attempt, RunMetrics, Strategy, Work
 from tidegate_server.core.refresh.request import PastRun
-from tidegate_server.engine.planning.cost import Way, Work, predict, worth_recording
+from tidegate_server.engine.planning.cost import Way, predict, worth_recording
 
 WORK = Work(rows_read=1_000_000, rows_written=10_000)
 
 
 def past(seconds: float, strategy: Strategy = Strategy.FULL) -> PastRun:
-    metrics = RunMetrics(rows_read=1_000_000, rows_written=10_000)
+    metrics = RunMetrics(rows_written=10_000, work=WORK)
     return PastRun(strategy=strategy, seconds=seconds, metrics=metrics)
 
 
@@ -46,7 +46,7 @@ def test_wide_rows_further_columns_and_lookups_take_longer() -> None:
 def test_wide_rows_are_no_sign_of_a_slow_machine() -> None:
     wide = replace(WORK, row_bytes=4_000, columns=190)
     run = past(predict(Way.OVERWRITE, wide, ()))
-    known = replace(run, metrics=replace(run.metrics, row_bytes=4_000, columns=190))
+    known = replace(run, metrics=replace(run.metrics, work=wide))
     listed = predict(Way.OVERWRITE, WORK, ())
     assert predict(Way.OVERWRITE, WORK, (), elsewhere=(known,)) == pytest.approx(listed)
 
@@ -108,7 +108,7 @@ def test_other_tables_show_the_price_of_a_way_that_the_table_has_not_gone() -> N
 
 def test_an_attempt_counts_for_its_way_and_not_for_full_refreshes() -> None:
     listed = predict(Way.OVERWRITE, WORK, ())
-    attempt = Attempt(way="RECOMPUTE", rows_read=WORK.rows_read, seconds=3 * listed)
+    attempt = Attempt(way="RECOMPUTE", seconds=3 * listed, work=WORK)
     full = past(4 * listed)
     run = replace(full, metrics=replace(full.metrics, attempt=attempt, affected_keys=7))
     assert predict(Way.OVERWRITE, WORK, (run,) * 3) == pytest.approx(listed)
@@ -150,7 +150,8 @@ def test_changed_rows_are_dearer_than_others() -> None:
     for way in (Way.REWRITE, Way.RECOMPUTE):
         listed = predict(way, changed, ())
         assert listed > predict(way, WORK, ())
-        run = replace(rewrite(1.0), seconds=listed, rows_changed=500_000)
+        metrics = RunMetrics(rows_written=10_000, work=changed)
+        run = replace(rewrite(1.0), seconds=listed, metrics=metrics)
         if way is Way.REWRITE:
             assert predict(way, changed, (run, run, run)) == listed
 

@@ -14,6 +14,7 @@ from tidegate_server.core.model.runs import (
     SourceChange,
     Strategy,
     Trigger,
+    Work,
 )
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.core.refresh.eligibility import Obstacle
@@ -24,7 +25,7 @@ from tidegate_server.core.refresh.request import (
     RefreshOrder,
     RefreshPolicy,
 )
-from tidegate_server.engine.planning.cost import Way, Work
+from tidegate_server.engine.planning.cost import Way
 from tidegate_server.engine.planning.planner import (
     Evidence,
     incremental_work,
@@ -425,7 +426,11 @@ def test_a_change_is_small_when_all_of_it_is_known_to_be(
 @pytest.mark.parametrize("policy", RefreshPolicy)
 def test_the_policy_says_whether_totals_are_recorded(policy: RefreshPolicy) -> None:
     order = replace(ORDER, policy=policy)
-    assert records_totals(order, 50_000_000, 40) is (policy is not RefreshPolicy.FULL)
+    assert records_totals(order, Work(rows_read=50_000_000, rows_written=0)) is (
+        policy is not RefreshPolicy.FULL
+    )
     wanted = {RefreshPolicy.INCREMENTAL, RefreshPolicy.INCREMENTAL_STRICT}
-    assert records_totals(order, 1_000, 40) is (policy in wanted)
-    assert records_totals(order, 500_000, 4_000) is (policy is not RefreshPolicy.FULL)
+    assert records_totals(order, Work(rows_read=1_000, rows_written=0)) is (policy in wanted)
+    assert records_totals(order, Work(rows_read=500_000, rows_written=0, row_bytes=4_000)) is (
+        policy is not RefreshPolicy.FULL
+    )

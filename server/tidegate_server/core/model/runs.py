@@ -83,17 +83,34 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """The estimated amount of work of a refresh, from which its duration is predicted."""
+
+    rows_read: int
+    rows_written: int
+    rows_changed: int = 0
+    """Those rows read that belong to a source's change."""
+    row_bytes: int = 40
+    """Of a row read, in the columns used."""
+    rows_grouped: int = 0
+    """Those rows read that the query groups, sorts or numbers, if it is computed as a whole."""
+    columns: int = 0
+    """Those of the table."""
+    lookups: int = 0
+    """The operators whose rows are looked up by affected keys or compared."""
+    rows_in_table: int = 0
+    """Those of the table, which is searched for removed rows and in part written again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """An incremental refresh that was given up for a full one."""
 
     way: str
     """How the rows were to reach the table, as the cost model names it."""
-    rows_read: int
-    """The rows that it would have read."""
     seconds: float
-    lookups: int = 0
-    rows_in_table: int = 0
-    """These as in :class:`RunMetrics`."""
+    work: Work | None = None
+    """What it would have done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,14 +118,6 @@ class RunMetrics:
     """Amounts read and written by a run; None if unknown."""
 
     rows_read: int | None = None
-    row_bytes: int | None = None
-    """Estimated bytes of a row read, of the columns used."""
-    columns: int = 0
-    """Those of the table; 0 if unknown."""
-    lookups: int = 0
-    """The operators whose rows were looked up by affected keys or compared."""
-    rows_in_table: int = 0
-    """The estimated rows of the table before an incremental refresh."""
     rows_written: int | None = None
     rows_inserted: int | None = None
     rows_updated: int | None = None
@@ -120,6 +129,8 @@ class RunMetrics:
     predicted_seconds: float | None = None
     full_seconds: float | None = None
     """Predicted duration of a full refresh."""
+    work: Work | None = None
+    """The estimate for a refresh of this kind."""
     attempt: Attempt | None = None
     expectations: Mapping[str, int] = field(default_factory=dict)
     """By name: rows that broke an expectation, key values that violate the key, and 1 for a broken

@@ -37,8 +37,6 @@ class PastRun:
     metrics: RunMetrics
     reason_code: str = ""
     """Why it was chosen."""
-    rows_changed: int = 0
-    """Rows of the sources' changes, as far as known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.reasons import Reason
+from tidegate_server.core.model.runs import Work
 from tidegate_server.core.refresh.eligibility import ALL_RULES, Obstacle, Operator, Rule, obstacles
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.incremental.aggregate_state import Totals, read_totals
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 # Compressed columns take about a third of their size in memory.
 _COMPRESSION = 0.3
+_GROUPING = frozenset({"Aggregate", "Distinct", "Except", "Intersect", "Sort", "Window"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +56,13 @@ class Query:
     """Changes when the query, a view, function or source of it, or a setting changes."""
     sizes: Mapping[int, int]
     """The estimated rows of each stored leaf, by ``id()`` of the node."""
-    row_bytes: int
-    """Average bytes of a row of its sources, in the columns it uses."""
+    work: Work
+    """That of a full refresh, without the rows written."""
 
     @property
     def rows(self) -> int:
         """Estimated number of rows of its sources."""
-        return sum(self.sizes.values())
+        return self.work.rows_read
 
     def rows_of(self, node: Node) -> int:
         """Return the estimated number of rows of the sources below a node."""
@@ -111,6 +113,7 @@ def read_query(
     leaves = [node for node in shape.all_nodes() if node.relation is not None]
     stored = [n for n in leaves if n.operator.source or reads_plain_files(spark, n.relation)]
     sizes = {id(each): estimated_rows(spark, each.relation) for each in stored}
+    rows = sum(sizes.values())
     read = sum(sizes[id(each)] * int(each.plan.schema().defaultSize()) for each in stored)
     return Query(
         text=text,
@@ -122,8 +125,24 @@ def read_query(
         incomparable=incomparable_columns(shape, catalyst),
         fingerprint=fingerprint,
         sizes=sizes,
-        row_bytes=read // max(sum(sizes.values()), 1),
+        work=Work(
+            rows_read=rows,
+            rows_written=0,
+            row_bytes=read // max(rows, 1),
+            rows_grouped=_rows_grouped(shape, sizes),
+            columns=len(order.columns),
+        ),
     )
+
+
+def _rows_grouped(shape: Node, sizes: Mapping[int, int]) -> int:
+    """Return the rows of the sources that some operator groups, sorts or numbers.
+
+    Those of further operators above count nothing: their rows are fewer.
+    """
+    grouping = (node for node in shape.all_nodes() if node.kind in _GROUPING)
+    below = {id(node) for each in grouping for node in each.all_nodes()}
+    return sum(size for leaf, size in sizes.items() if leaf in below)
 
 
 def _with_first_rows(

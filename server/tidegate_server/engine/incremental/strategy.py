@@ -9,7 +9,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
-from tidegate_server.core.model.runs import Attempt, Strategy
+from tidegate_server.core.model.runs import Attempt, Strategy, Work
 from tidegate_server.core.refresh.request import RefreshPlan
 from tidegate_server.engine.incremental.apply import ConsolidatedDelta
 from tidegate_server.engine.incremental.evidence import (
@@ -47,12 +47,8 @@ class IncrementalWork:
     content: DataFrame | None = None
     """All of the table's rows if computed from the recorded incremental state; None if they stay
     the same."""
-    rows_read: int = 0
-    """The rows read according to the cost model."""
-    lookups: int = 0
-    """The operators whose rows were looked up by affected keys or compared."""
-    rows_in_table: int = 0
-    """Those of the table before, according to the cost model."""
+    work: Work | None = None
+    """That of an incremental refresh, according to the cost model."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Spark's settings for the commit."""
     incremental: IncrementalState | None = None
@@ -123,9 +119,7 @@ def _choose(
         plan=runner.plan,
         diff=runner.diff,
         content=runner.content,
-        rows_read=work.rows_read,
-        lookups=work.lookups,
-        rows_in_table=work.rows_in_table,
+        work=work,
         settings=settings_for(copied=0 if evidence.appends else evidence.rows_in_table),
         incremental=runner.incremental,
         preconditions=continuation.preconditions,
@@ -134,13 +128,7 @@ def _choose(
 
 def _attempt(evidence: Evidence, started: float) -> Attempt:
     way, work = incremental_work(evidence)
-    return Attempt(
-        way=way.value,
-        rows_read=work.rows_read,
-        seconds=time.monotonic() - started,
-        lookups=work.lookups,
-        rows_in_table=work.rows_in_table,
-    )
+    return Attempt(way=way.value, seconds=time.monotonic() - started, work=work)
 
 
 def _in_vain(context: RefreshContext, evidence: Evidence) -> bool:

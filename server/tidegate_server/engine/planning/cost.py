@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from statistics import median, median_low
 from typing import NamedTuple
 
 from tidegate_server.core.model.reasons import Reason
-from tidegate_server.core.model.runs import Strategy
+from tidegate_server.core.model.runs import Strategy, Work
 from tidegate_server.core.refresh.request import PastRun
 
 HYSTERESIS = 1.1
@@ -60,45 +60,32 @@ class Price(NamedTuple):
 
     fixed: float
     column: float
-    lookup: float
-    byte: float
-    changed: float
-    written: float
-    stored: float
+    lookup: float = 0.0
+    byte: float = 0.0
+    grouped: float = 0.0
+    changed: float = 0.0
+    written: float = 0.0
+    stored: float = 0.0
 
 
 MEASURED_CORES = 2
 """The cores of the machine on which the prices were measured."""
-MEASURED_BYTES = 40
-"""The assumed bytes of a row if they are not known."""
 
 # Fitted by bench/prices.py on two cores and local disks; each table's history corrects them. A byte
 # is at most as dear as in a full refresh: the few large tables among the data sets do not tell.
 _PRICES = {
-    Way.OVERWRITE: Price(0.36, 4e-3, 0.0, 2.5e-9, 0.0, 0.2e-6, 0.0),
-    Way.APPEND: Price(0.31, 4e-3, 0.0, 2.5e-9, 0.0, 0.3e-6, 0.0),
-    Way.REWRITE: Price(0.52, 6e-3, 0.2, 2.0e-9, 1.0e-6, 10e-6, 13e-9),
-    Way.RECOMPUTE: Price(0.64, 6e-3, 0.6, 1.5e-9, 1.1e-6, 96e-6, 13e-9),
-    Way.REREAD: Price(0.7, 7e-3, 0.3, 1.5e-9, 0.7e-6, 44e-6, 13e-9),
+    Way.OVERWRITE: Price(0.36, 4e-3, byte=2.5e-9, written=0.2e-6),
+    Way.APPEND: Price(0.31, 4e-3, byte=2.5e-9, written=0.3e-6),
+    Way.REWRITE: Price(
+        0.52, 6e-3, lookup=0.2, byte=2.0e-9, changed=1.0e-6, written=10e-6, stored=13e-9
+    ),
+    Way.RECOMPUTE: Price(
+        0.64, 6e-3, lookup=0.6, byte=1.5e-9, changed=1.1e-6, written=96e-6, stored=13e-9
+    ),
+    Way.REREAD: Price(
+        0.70, 7e-3, lookup=0.3, byte=1.5e-9, changed=0.7e-6, written=44e-6, stored=13e-9
+    ),
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """The estimated amount of work of a refresh."""
-
-    rows_read: int
-    rows_written: int
-    rows_changed: int = 0
-    """Those rows read that belong to a source's change."""
-    row_bytes: int = MEASURED_BYTES
-    """Of a row read, in the columns used."""
-    columns: int = 0
-    """Those of the table."""
-    lookups: int = 0
-    """The operators whose rows are looked up by affected keys or compared."""
-    rows_in_table: int = 0
-    """Those of the table, which is searched for removed rows and in part written again."""
 
 
 def predict(
@@ -148,6 +135,7 @@ def amounts(work: Work, cores: int = MEASURED_CORES) -> tuple[float, ...]:
     """Return what the prices of a refresh are multiplied by, those of rows for so many cores."""
     rows = (
         work.rows_read * work.row_bytes,
+        work.rows_grouped,
         work.rows_changed,
         work.rows_written,
         work.rows_in_table * work.row_bytes,
@@ -238,23 +226,7 @@ def _ways(run: PastRun) -> Mapping[Way, float]:
 def _work(run: PastRun, way: Way) -> Work | None:
     """Return what a run did, or would have done, in one of its ways; None if it is not known."""
     metrics, attempt = run.metrics, run.metrics.attempt
-    if metrics.rows_read is None:
-        return None
-    work = Work(
-        rows_read=metrics.rows_read,
-        rows_written=metrics.rows_written or 0,
-        rows_changed=run.rows_changed,
-        row_bytes=metrics.row_bytes or MEASURED_BYTES,
-        columns=metrics.columns,
-        lookups=metrics.lookups,
-        rows_in_table=metrics.rows_in_table,
-    )
-    if attempt is None or way is Way.OVERWRITE:
-        return work
-    return replace(
-        work,
-        rows_read=attempt.rows_read,
-        rows_written=metrics.affected_keys or 0,
-        lookups=attempt.lookups,
-        rows_in_table=attempt.rows_in_table,
-    )
+    work, written = metrics.work, metrics.rows_written
+    if attempt is not None and way is not Way.OVERWRITE:
+        work, written = attempt.work, metrics.affected_keys
+    return None if work is None else replace(work, rows_written=written or 0)

@@ -12,6 +12,7 @@ from tidegate_server.core.model.runs import (
     Rejection,
     SourceChange,
     Strategy,
+    Work,
 )
 from tidegate_server.core.model.versions import SourceKind
 from tidegate_server.core.model.wording import number_of
@@ -25,10 +26,8 @@ from tidegate_server.core.refresh.request import (
 )
 from tidegate_server.engine.planning.cost import (
     HYSTERESIS,
-    MEASURED_BYTES,
     MEASURED_CORES,
     Way,
-    Work,
     predict,
     worth_a_trial,
     worth_recording,
@@ -68,8 +67,10 @@ class Evidence:
     conditional: bool = False
     """Whether the query has preconditions on the rows it reads."""
     rows_in_sources: int = 0
-    row_bytes: int = MEASURED_BYTES
+    row_bytes: int = 40
     """Of a source row, in the columns used."""
+    rows_grouped: int = 0
+    """Rows of the sources that the query groups, sorts or numbers."""
     columns: int = 0
     """Those of the table."""
     lookups: int = 0
@@ -241,21 +242,13 @@ def plan_incremental(order: RefreshOrder, full: RefreshPlan, evidence: Evidence)
     )
 
 
-def records_totals(
-    order: RefreshOrder, rows_in_sources: int, row_bytes: int, *, in_vain: bool = False
-) -> bool:
+def records_totals(order: RefreshOrder, whole: Work, *, in_vain: bool = False) -> bool:
     """Say whether a full refresh records totals for incremental ones.
 
-    :param row_bytes: of a source row, in the columns used.
+    :param whole: its work.
     :param in_vain: whether this refresh would be full with recorded totals, too.
     """
     if order.policy is RefreshPolicy.AUTO:
-        whole = Work(
-            rows_read=rows_in_sources,
-            rows_written=0,
-            row_bytes=row_bytes,
-            columns=len(order.columns),
-        )
         return not in_vain and worth_recording(whole, order.history)
     return order.policy is not RefreshPolicy.FULL
 
@@ -399,6 +392,7 @@ def _seconds(order: RefreshOrder, evidence: Evidence) -> tuple[float, float]:
         rows_read=evidence.rows_in_sources,
         rows_written=evidence.rows_in_table,
         row_bytes=evidence.row_bytes,
+        rows_grouped=evidence.rows_grouped,
         columns=evidence.columns,
     )
     known = order.history, evidence.cores, order.elsewhere

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.core.model.reasons import Reason
-from tidegate_server.core.model.runs import Attempt, Rejection, Strategy
+from tidegate_server.core.model.runs import Attempt, Rejection, Strategy, Work
 from tidegate_server.core.model.versions import Source, SourceKind, is_streaming
 from tidegate_server.core.refresh.request import (
     Recompute,
@@ -308,7 +308,7 @@ def _prepare(context: RefreshContext, tables: Tables, full: RefreshPlan) -> Incr
         context.check()
         logger.exception("%s cannot be refreshed incrementally", context.order.name)
         seconds = time.monotonic() - started
-        return full_after_failure(full, failed, rows_read=context.query.rows, seconds=seconds)
+        return full_after_failure(full, failed, context.query.work, seconds)
 
 
 def with_steps(planned: PlannedRefresh) -> PlannedRefresh:
@@ -329,9 +329,7 @@ def _full_steps(planned: PlannedRefresh) -> tuple[Step, ...]:
         task.is_partial
         or planned.fingerprint is None
         or planned.known_broken is not None
-        or not records_totals(
-            order, query.rows, query.row_bytes, in_vain=planned.prepared.recorded_in_vain
-        )
+        or not records_totals(order, query.work, in_vain=planned.prepared.recorded_in_vain)
     ):
         return full_steps(task)
     recording = None
@@ -343,12 +341,12 @@ def _full_steps(planned: PlannedRefresh) -> tuple[Step, ...]:
 
 
 def full_after_failure(
-    plan: RefreshPlan, failure: Exception, *, rows_read: int, seconds: float
+    plan: RefreshPlan, failure: Exception, work: Work | None, seconds: float
 ) -> IncrementalWork:
     """Return the full refresh that replaces a failed incremental one.
 
     :param plan: of the failed refresh, or the full one from which it was derived.
-    :param rows_read: the rows that the failed refresh was to read.
+    :param work: what the failed refresh was to do.
     :param seconds: its duration until it failed.
     """
     if isinstance(failure, DiffMismatchError):
@@ -365,7 +363,7 @@ def full_after_failure(
         rejected=(rejection,),
     )
     way = way_of(plan.reason_code)
-    attempt = Attempt(way=way.value, rows_read=rows_read, seconds=seconds)
+    attempt = Attempt(way=way.value, seconds=seconds, work=work)
     return IncrementalWork(plan=full, attempt=attempt)
 
 

@@ -145,8 +145,8 @@ def _execute(
             work = full_after_failure(
                 planned.plan,
                 failed,
-                rows_read=planned.prepared.rows_read,
-                seconds=time.monotonic() - began,
+                planned.prepared.work,
+                time.monotonic() - began,
             )
             planned = with_steps(replace(planned, prepared=work))
     columns, rows = len(planned.order.columns), planned.query.rows
@@ -305,16 +305,13 @@ def _has_state(last: RecordedRefresh) -> bool:
 
 def _outcome(planned: PlannedRefresh, written: Written) -> RefreshOutcome:
     plan, last = planned.plan, planned.last
+    work = planned.prepared.work or planned.query.work
     return RefreshOutcome(
         plan=plan,
         from_version=last.version if last is not None else None,
         to_version=written.version,
         metrics=RunMetrics(
-            rows_read=_rows_read(planned),
-            row_bytes=planned.query.row_bytes,
-            columns=len(planned.order.columns),
-            lookups=planned.prepared.lookups,
-            rows_in_table=planned.prepared.rows_in_table,
+            rows_read=work.rows_read,
             rows_written=written.rows,
             rows_inserted=written.rows_inserted,
             rows_deleted=written.rows_deleted,
@@ -324,17 +321,12 @@ def _outcome(planned: PlannedRefresh, written: Written) -> RefreshOutcome:
             affected_keys=plan.affected_keys,
             predicted_seconds=plan.predicted_seconds,
             full_seconds=plan.full_seconds,
+            work=work,
             attempt=planned.prepared.attempt,
             expectations=written.expectations,
         ),
         data_timestamp=planned.order.logical_time,
     )
-
-
-def _rows_read(planned: PlannedRefresh) -> int:
-    """Return the cost model's own row count, so that it learns from the run."""
-    incremental = planned.plan.strategy is Strategy.INCREMENTAL
-    return planned.prepared.rows_read if incremental else planned.query.rows
 
 
 def _is_whole(planned: PlannedRefresh) -> bool:

@@ -300,7 +300,6 @@ def past_runs(runs: Iterable[RefreshRun]) -> tuple[PastRun, ...]:
             seconds=run.seconds,
             metrics=run.metrics,
             reason_code=run.reason_code or "",
-            rows_changed=sum(change.rows or 0 for change in run.changes),
         )
         for run in runs
         if run.state is RunState.SUCCEEDED
