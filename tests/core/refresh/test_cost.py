@@ -60,7 +60,7 @@ def test_appending_is_cheapest_and_small_merges_are_dear() -> None:
 
 
 def test_a_rewrite_wins_where_much_is_read_and_little_written() -> None:
-    whole = Work(rows_read=20_000_000, rows_written=100_000)
+    whole = Work(rows_read=20_000_000, rows_written=100_000, rows_grouped=20_000_000)
     few = Work(rows_read=20_000_000, rows_written=100)
     assert predict(Way.REWRITE, few, ()) < predict(Way.OVERWRITE, whole, ())
 

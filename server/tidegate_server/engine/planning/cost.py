@@ -74,16 +74,16 @@ MEASURED_CORES = 2
 # Fitted by bench/prices.py on two cores and local disks; each table's history corrects them. A byte
 # is at most as dear as in a full refresh: the few large tables among the data sets do not tell.
 _PRICES = {
-    Way.OVERWRITE: Price(0.36, 4e-3, byte=2.5e-9, written=0.2e-6),
-    Way.APPEND: Price(0.31, 4e-3, byte=2.5e-9, written=0.3e-6),
+    Way.OVERWRITE: Price(0.36, 4e-3, byte=1.5e-9, grouped=0.08e-6, written=0.2e-6),
+    Way.APPEND: Price(0.31, 4e-3, byte=1.5e-9, written=0.3e-6),
     Way.REWRITE: Price(
-        0.52, 6e-3, lookup=0.2, byte=2.0e-9, changed=1.0e-6, written=10e-6, stored=13e-9
+        0.55, 6e-3, lookup=0.2, byte=1.5e-9, changed=1.0e-6, written=15e-6, stored=20e-9
     ),
     Way.RECOMPUTE: Price(
-        0.64, 6e-3, lookup=0.6, byte=1.5e-9, changed=1.1e-6, written=96e-6, stored=13e-9
+        0.70, 6e-3, lookup=0.5, byte=1.3e-9, changed=0.9e-6, written=60e-6, stored=10e-9
     ),
     Way.REREAD: Price(
-        0.70, 7e-3, lookup=0.3, byte=1.5e-9, changed=0.7e-6, written=44e-6, stored=13e-9
+        0.70, 7e-3, lookup=0.3, byte=1.3e-9, changed=0.7e-6, written=44e-6, stored=10e-9
     ),
 }
 
