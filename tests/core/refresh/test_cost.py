@@ -122,6 +122,11 @@ def test_a_single_slow_run_is_no_reason_to_leave_a_way() -> None:
     assert predict(Way.REWRITE, WORK, (rewrite(9.0), rewrite(9.0), full)) == 9 * listed
 
 
+def test_a_run_that_took_no_time_is_not_trusted() -> None:
+    listed = predict(Way.OVERWRITE, WORK, ())
+    assert 0 < predict(Way.OVERWRITE, WORK, (past(0.0),) * 3) < listed
+
+
 def test_fast_incremental_refreshes_do_not_make_a_costly_query_look_cheap() -> None:
     listed = predict(Way.OVERWRITE, WORK, ())
     runs = (rewrite(1.0), rewrite(1.0), past(4 * listed))

@@ -71,8 +71,8 @@ class Price(NamedTuple):
 MEASURED_CORES = 2
 """The cores of the machine on which the prices were measured."""
 
-# Fitted by bench/prices.py on two cores and local disks; each table's history corrects them. A byte
-# is at most as dear as in a full refresh: the few large tables among the data sets do not tell.
+# Fitted by bench/prices.py on two cores and local disks; each table's history corrects them. Those
+# of bytes are not above that of a full refresh: few of the data sets are large enough to tell.
 _PRICES = {
     Way.OVERWRITE: Price(0.36, 4e-3, byte=1.5e-9, grouped=0.08e-6, written=0.2e-6),
     Way.APPEND: Price(0.31, 4e-3, byte=1.5e-9, written=0.3e-6),
@@ -172,9 +172,7 @@ def _correction(
     if not known:
         return 1.0
     fair = math.exp(median(map(math.log, known)))
-    middle = fair if way is Way.OVERWRITE else median_low(known)
-    low, high = _TRUSTED
-    return min(max(middle, low), high)
+    return fair if way is Way.OVERWRITE else median_low(known)
 
 
 def _transferred(ratio: float) -> float:
@@ -189,9 +187,10 @@ def _transferred(ratio: float) -> float:
 def _ratios(
     history: Sequence[PastRun], wanted: Callable[[Way], bool], cores: int = MEASURED_CORES
 ) -> list[float]:
-    """Return the newest runs' durations as multiples of the list price."""
+    """Return the newest runs' durations as multiples of the list price, within trusted bounds."""
+    low, high = _TRUSTED
     ratios = [
-        seconds / _list_price(way, work, cores)
+        min(max(seconds / _list_price(way, work, cores), low), high)
         for run in history
         for way, work, seconds in observations(run)
         if wanted(way)
