@@ -252,6 +252,24 @@ def test_a_running_job_is_left_alone(world: World, held: Held) -> None:
     held.end()
 
 
+def test_a_job_submitted_during_a_check_is_left_alone(
+    world: World, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = world.jobs.store.running
+
+    def running() -> tuple[Job, ...]:
+        found = read()
+        monkeypatch.setattr(world.jobs.store, "running", read)
+        held.submit()
+        return found
+
+    monkeypatch.setattr(world.jobs.store, "running", running)
+    world.jobs.check()
+    assert (status(world), count(world, Cancel)) == ("RUNNING", 0)
+    held.end()
+    assert status(world) == "FINISHED"
+
+
 def test_a_job_ends_after_the_longest_time(world: World, held: Held) -> None:
     held.run.timeout = 60
     held.submit()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -119,17 +119,29 @@ class SingleJobs:
         with self._lock:
             runs = dict(self._runs)
         for run in runs.values():
-            if run.job.id not in running:  # stopped, perhaps by another server
-                self._end(run, error(Code.OPERATION_CANCELED, by=" by STOP JOB"))
+            if run.job.id not in running:
                 continue
             self._leases.hold(run.job.id)
             if run.timeout and now - run.job.created_at > timedelta(seconds=run.timeout):
                 self._end(run, error(Code.OPERATION_TIMEOUT, seconds=f"{run.timeout:g}"))
+        self._end_stopped([run for id_, run in runs.items() if id_ not in running])
         for job in running.values():
             if job.id not in runs and self._leases.hold(job.id):
                 lost = error(Code.JOB_INTERRUPTED, reason="its server ended")
                 self._store.end(job.id, JobState.FAILED, str(lost), now)
                 self._leases.release(job.id)
+
+    def _end_stopped(self, runs: Sequence[SingleRun]) -> None:
+        """End those runs whose jobs were stopped, perhaps by another server.
+
+        Others may have been submitted only a moment ago.
+        """
+        if not runs:
+            return
+        stopped = {job.id for job in self._store.all() if job.state is JobState.STOPPED}
+        for run in runs:
+            if run.job.id in stopped:
+                self._end(run, error(Code.OPERATION_CANCELED, by=" by STOP JOB"))
 
     def _end(self, run: SingleRun, reason: ServerError) -> None:
         """Ask a job to end; called repeatedly, since the first call may precede its first work."""
