@@ -9,12 +9,12 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 
-from facts import refresh, require_equal, run
+from facts import Refreshed, refresh, require_equal, run
 from servers import DRIVER_MEMORY, machine, tidegate_server
 
 import tidegate
@@ -197,22 +197,30 @@ def main() -> int:
         tidegate.connect(host="127.0.0.1", port=server.port, user="bench") as connection,
     ):
         warm_up(connection)
-        for data, cells in chosen:
-            if time.monotonic() > end:
-                break
-            keys = f"{data.keys:,}{' skewed' if data.skewed else ''} keys"
-            print(f"{data.rows:,} rows, {data.strings} strings, {keys}, {data.layout}")
-            make_sources(connection, data)
-            for cell in cells:
-                run(connection, "RESTORE TABLE fact TO VERSION AS OF 1")
-                found = list(_measure(connection, cell, options.turns))
-                _print(found)
-                turns += found
+        for cell in in_place(connection, chosen, end):
+            found = list(_measure(connection, cell, options.turns))
+            _print(found)
+            turns += found
     _summarize(turns)
     if options.json:
         report = {"machine": machine(), "turns": [asdict(turn) for turn in turns]}
         options.json.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
     return 0
+
+
+def in_place(
+    connection: tidegate.Connection, chosen: Iterable[tuple[Data, Sequence[Cell]]], end: float
+) -> Iterator[Cell]:
+    """Yield cells over their data sets, which are created for it; begin none after ``end``."""
+    for data, cells in chosen:
+        if time.monotonic() > end:
+            return
+        keys = f"{data.keys:,}{' skewed' if data.skewed else ''} keys"
+        print(f"{data.rows:,} rows, {data.strings} strings, {keys}, {data.layout}", flush=True)
+        make_sources(connection, data)
+        for cell in cells:
+            run(connection, "RESTORE TABLE fact TO VERSION AS OF 1")
+            yield cell
 
 
 def warm_up(connection: tidegate.Connection) -> None:
@@ -253,14 +261,8 @@ def make_sources(connection: tidegate.Connection, data: Data) -> None:
 
 def _measure(connection: tidegate.Connection, cell: Cell, turns: int) -> Iterator[Turn]:
     tables = {"FULL": "mt_full", "INCREMENTAL": "mt_incremental", "": "mt_chosen"}
-    for table in tables.values():
-        make_table(connection, table, QUERIES[cell.shape])
-    for number in range(turns):
-        change_rows(connection, cell, number)
-        # Later refreshes after a change find more of it in caches.
-        taken, kinds = {}, list(tables) if number % 2 == 0 else list(reversed(tables))
-        for kind in kinds:
-            taken[kind] = refresh(connection, tables[kind], kind)
+    refreshed = refresh_in_turn(connection, cell, QUERIES[cell.shape], tables, turns)
+    for number, taken in enumerate(refreshed):
         forced, chosen = taken["INCREMENTAL"], taken[""]
         yield Turn(
             cell=cell,
@@ -274,6 +276,21 @@ def _measure(connection: tidegate.Connection, cell: Cell, turns: int) -> Iterato
     for table in tables.values():
         require_equal(connection, table, QUERIES[cell.shape])
         run(connection, f"DROP MATERIALIZED TABLE {table}")
+
+
+def refresh_in_turn(
+    connection: tidegate.Connection, cell: Cell, query: str, tables: Mapping[str, str], turns: int
+) -> Iterator[Mapping[str, Refreshed]]:
+    """Create tables by the kinds of their refreshes; yield the refreshes after each change."""
+    for table in tables.values():
+        make_table(connection, table, query)
+    for number in range(turns):
+        change_rows(connection, cell, number)
+        # Later refreshes after a change find more of it in caches.
+        kinds = list(tables)
+        if number % 2:
+            kinds.reverse()
+        yield {kind: refresh(connection, tables[kind], kind) for kind in kinds}
 
 
 def make_table(connection: tidegate.Connection, table: str, query: str) -> None:

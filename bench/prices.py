@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from choice import CHANGES, SHAPES, Cell, change_rows, draw, make_sources, make_table, warm_up
-from facts import refresh, run
+from choice import CHANGES, SHAPES, Cell, draw, in_place, refresh_in_turn, warm_up
+from facts import run
 from servers import DRIVER_MEMORY, machine, tidegate_server
 
 import tidegate
@@ -93,25 +93,15 @@ def _measure(options: argparse.Namespace) -> list[Observation]:
                 changes=options.changes,
                 least_rows=options.least_rows,
             )
-            for data, cells in chosen:
-                if time.monotonic() > end:
-                    break
-                print(f"{data.rows:,} rows, {data.strings} strings, {data.layout}", flush=True)
-                make_sources(connection, data)
-                for cell in cells:
-                    run(connection, "RESTORE TABLE fact TO VERSION AS OF 1")
-                    _refresh(connection, cell)
+            for cell in in_place(connection, chosen, end):
+                _refresh(connection, cell)
         return _observations(Path(directory))[before:]
 
 
 def _refresh(connection: tidegate.Connection, cell: Cell) -> None:
     tables = {"FULL": "mt_full", "INCREMENTAL": "mt_incremental"}
-    for table in tables.values():
-        make_table(connection, table, _SHAPES[cell.shape])
-    for number in range(_TURNS):
-        change_rows(connection, cell, number)
-        for kind in list(tables) if number % 2 == 0 else list(reversed(tables)):
-            refresh(connection, tables[kind], kind)
+    for _ in refresh_in_turn(connection, cell, _SHAPES[cell.shape], tables, _TURNS):
+        pass
     for table in tables.values():
         run(connection, f"DROP MATERIALIZED TABLE {table}")
 

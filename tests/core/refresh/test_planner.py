@@ -129,7 +129,9 @@ def test_snapshots_that_versions_stand_for_are_shown() -> None:
     [change] = full.changes
     assert (change.before, change.after, change.method, change.snapshot) == (4, 5, "WHOLE", "77")
     found = replace(change, method=ChangeMethod.APPENDED, rows=1, snapshot=None)
-    evidence = Evidence(changes=(found,), appends=True, rows_in_sources=10_000)
+    evidence = Evidence(
+        changes=(found,), appends=True, whole=Work(rows_read=10_000, rows_written=0)
+    )
     [change] = plan_incremental(ORDER, full, evidence).changes
     assert (change.method, change.rows, change.snapshot) == ("APPENDED", 1, "77")
 
@@ -197,9 +199,8 @@ FULL = plan_refresh(ORDER, Recompute(), {"t": 5}, LAST)
 LARGE = Evidence(
     changes=(SourceChange(source="t", before=4, after=5, method="CHANGE_FEED", rows=100),),
     keyed=True,
-    rows_in_sources=50_000_000,
+    whole=Work(rows_read=50_000_000, rows_written=0, rows_grouped=50_000_000),
     rows_in_changed=50_000_000,
-    rows_grouped=50_000_000,
     rows_in_table=1_000_000,
     affected_keys=90,
 )
@@ -207,7 +208,8 @@ LARGE = Evidence(
 
 def _over(rows: int, **others: Any) -> Evidence:
     """Return the evidence over another number of rows, which the query groups."""
-    return replace(LARGE, rows_in_sources=rows, rows_in_changed=rows, rows_grouped=rows, **others)
+    whole = Work(rows_read=rows, rows_written=0, rows_grouped=rows)
+    return replace(LARGE, whole=whole, rows_in_changed=rows, **others)
 
 
 TIES = Obstacle(code="ORDER_NOT_UNIQUE", text="row_number depends on how ties are ordered")
@@ -273,7 +275,7 @@ def test_groups_that_are_added_up_may_be_many() -> None:
 
 
 def test_what_is_read_depends_on_the_way() -> None:
-    two = replace(LARGE, rows_in_sources=50_500_000)
+    two = replace(LARGE, whole=replace(LARGE.whole, rows_read=50_500_000))
     ways = (
         replace(two, keyed=False, appends=True, affected_keys=None),
         replace(two, algebraic=True),
@@ -358,7 +360,7 @@ def test_after_failures_in_a_row_the_next_try_is_put_off() -> None:
     tries = []
     for number in range(60):
         order = replace(ORDER, history=history[:20])
-        plan = plan_incremental(order, FULL, replace(LARGE, rows_in_sources=50_000_000))
+        plan = plan_incremental(order, FULL, LARGE)
         if plan.strategy is Strategy.INCREMENTAL:
             tries.append(number)
         else:
@@ -433,11 +435,8 @@ def test_a_change_is_small_when_all_of_it_is_known_to_be(
 @pytest.mark.parametrize("policy", RefreshPolicy)
 def test_the_policy_says_whether_totals_are_recorded(policy: RefreshPolicy) -> None:
     order = replace(ORDER, policy=policy)
-    assert records_totals(order, Work(rows_read=50_000_000, rows_written=0)) is (
-        policy is not RefreshPolicy.FULL
-    )
+    many, not_full = Work(rows_read=50_000_000, rows_written=0), policy is not RefreshPolicy.FULL
+    assert records_totals(order, many) is not_full
     wanted = {RefreshPolicy.INCREMENTAL, RefreshPolicy.INCREMENTAL_STRICT}
-    assert records_totals(order, Work(rows_read=1_000, rows_written=0)) is (policy in wanted)
-    assert records_totals(order, Work(rows_read=500_000, rows_written=0, row_bytes=4_000)) is (
-        policy is not RefreshPolicy.FULL
-    )
+    assert records_totals(order, replace(many, rows_read=1_000)) is (policy in wanted)
+    assert records_totals(order, replace(many, rows_read=500_000, row_bytes=4_000)) is not_full

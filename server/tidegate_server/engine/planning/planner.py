@@ -41,8 +41,8 @@ _MOST_KEYS = 0.10
 _LONGEST_WAIT = 7
 """The most full refreshes before an incremental one is tried again after others failed."""
 _FAILURES = frozenset({Reason.INCREMENTAL_FAILED, Reason.TABLE_DIFFERS})
-# Where all rows at both versions are compared, each row costs twice what it costs in a full
-# refresh, which is twice the price of a row that is only looked up; one of these is counted anyway.
+# How often rows that are computed at both versions and compared count, beside once as those of the
+# sources. The prices are fitted to rows counted so.
 _REREAD = 3
 
 
@@ -66,13 +66,8 @@ class Evidence:
     """Whether the change is merged with a table of first rows only."""
     conditional: bool = False
     """Whether the query has preconditions on the rows it reads."""
-    rows_in_sources: int = 0
-    row_bytes: int = 40
-    """Of a source row, in the columns used."""
-    rows_grouped: int = 0
-    """Rows of the sources that the query groups, sorts or numbers."""
-    columns: int = 0
-    """Those of the table."""
+    whole: Work = Work(rows_read=0, rows_written=0)
+    """That of a full refresh, without the rows written."""
     lookups: int = 0
     """The operators whose rows are looked up by affected keys or compared."""
     rows_in_changed: int = 0
@@ -89,6 +84,11 @@ class Evidence:
     """Seconds that the incremental refresh has taken so far."""
     cores: int = MEASURED_CORES
     """Those of the cluster."""
+
+    @property
+    def rows_in_sources(self) -> int:
+        """Their estimated number."""
+        return self.whole.rows_read
 
     @property
     def rows_changed(self) -> int:
@@ -357,44 +357,39 @@ def _reject(
 
 def incremental_work(evidence: Evidence) -> tuple[Way, Work]:
     """Return an incremental refresh's way and the rows it processes."""
-    read = evidence.rows_changed
-    if evidence.rereading or (evidence.keyed and not evidence.algebraic):
-        read += evidence.rows_in_sources
-    elif not evidence.appends:
-        # Joins read unchanged sources as a whole, changed ones only by their change.
-        read += max(evidence.rows_in_sources - evidence.rows_in_changed, 0)
+    way, read = _way(evidence), evidence.rows_changed
+    match way:
+        case Way.RECOMPUTE | Way.REREAD:
+            read += evidence.rows_in_sources
+        case Way.REWRITE:
+            # Joins read unchanged sources as a whole, changed ones only by their change.
+            read += max(evidence.rows_in_sources - evidence.rows_in_changed, 0)
     read += _REREAD * evidence.rows_reread
     counted = evidence.keyed or evidence.rereading
     written = evidence.affected_keys if counted else evidence.rows_changed
-    if evidence.appends:
-        way = Way.APPEND
-    elif evidence.rereading:
-        way = Way.REREAD
-    elif evidence.keyed and not evidence.algebraic:
-        way = Way.RECOMPUTE
-    else:
-        way = Way.REWRITE
-    return way, Work(
+    return way, replace(
+        evidence.whole,
         rows_read=read,
         rows_written=written or 0,
         rows_changed=evidence.rows_changed,
-        row_bytes=evidence.row_bytes,
-        columns=evidence.columns,
+        rows_grouped=0,
         lookups=evidence.lookups,
-        rows_in_table=0 if evidence.appends else evidence.rows_in_table,
+        rows_in_table=0 if way is Way.APPEND else evidence.rows_in_table,
     )
+
+
+def _way(evidence: Evidence) -> Way:
+    if evidence.appends:
+        return Way.APPEND
+    if evidence.rereading:
+        return Way.REREAD
+    return Way.RECOMPUTE if evidence.keyed and not evidence.algebraic else Way.REWRITE
 
 
 def _seconds(order: RefreshOrder, evidence: Evidence) -> tuple[float, float]:
     """Return the predicted seconds of the incremental and the full refresh."""
     way, work = incremental_work(evidence)
-    whole = Work(
-        rows_read=evidence.rows_in_sources,
-        rows_written=evidence.rows_in_table,
-        row_bytes=evidence.row_bytes,
-        rows_grouped=evidence.rows_grouped,
-        columns=evidence.columns,
-    )
+    whole = replace(evidence.whole, rows_written=evidence.rows_in_table)
     known = order.history, evidence.cores, order.elsewhere
     return predict(way, work, *known), predict(Way.OVERWRITE, whole, *known)
 

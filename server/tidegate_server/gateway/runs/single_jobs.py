@@ -114,6 +114,7 @@ class SingleJobs:
 
     def check(self) -> None:
         """End the jobs that were stopped or took too long, and record those that died."""
+        # In this order: a job is among the runs before it is in the store.
         running = {job.id: job for job in self._store.running() if job.runs_once}
         now = self._clock.now()
         with self._lock:
