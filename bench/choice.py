@@ -178,34 +178,48 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60, help="begin no data set later (60)")
     parser.add_argument("--fixed", action="store_true", help="measure the fixed cells instead")
     parser.add_argument("--turns", type=int, default=4, help="changes and refreshes per cell (4)")
+    parser.add_argument(
+        "--cold",
+        action="store_true",
+        help="start a server for each data set, without warming it up",
+    )
     parser.add_argument("--master", default="local[*]", help="of the engine (local[*])")
     parser.add_argument("--driver-memory", default=DRIVER_MEMORY, help="of the engine (2g)")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args()
-    if options.fixed:
-        chosen = fixed(options.rows)
-    else:
-        chosen = draw(options.seed, options.datasets, options.cells, options.rows)
     print(f"{machine()}, {options.master}, {options.driver_memory}", flush=True)
     turns: list[Turn] = []
-    end = time.monotonic() + 60 * options.minutes
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-choice-") as directory,
-        tidegate_server(
-            Path(directory), master=options.master, driver_memory=options.driver_memory
-        ) as server,
-        tidegate.connect(host="127.0.0.1", port=server.port, user="bench") as connection,
-    ):
-        warm_up(connection)
-        for cell in in_place(connection, chosen, end):
-            found = list(_measure(connection, cell, options.turns))
-            _print(found)
-            turns += found
+    for found in _judge(options):
+        _print(found)
+        turns += found
     _summarize(turns)
     if options.json:
         report = {"machine": machine(), "turns": [asdict(turn) for turn in turns]}
         options.json.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
     return 0
+
+
+def _judge(options: argparse.Namespace) -> Iterator[Sequence[Turn]]:
+    """Yield the turns of each cell."""
+    if options.fixed:
+        chosen = fixed(options.rows)
+    else:
+        chosen = draw(options.seed, options.datasets, options.cells, options.rows)
+    end = time.monotonic() + 60 * options.minutes
+    for part in ([each] for each in chosen) if options.cold else [chosen]:
+        if time.monotonic() > end:
+            return
+        with (
+            tempfile.TemporaryDirectory(prefix="bench-choice-") as directory,
+            tidegate_server(
+                Path(directory), master=options.master, driver_memory=options.driver_memory
+            ) as server,
+            tidegate.connect(host="127.0.0.1", port=server.port, user="bench") as connection,
+        ):
+            if not options.cold:
+                warm_up(connection)
+            for cell in in_place(connection, part, end):
+                yield list(_measure(connection, cell, options.turns))
 
 
 def in_place(

@@ -204,6 +204,14 @@ def test_files_in_range_without_a_removed_row_stay(
     assert kept == set(range(19)) - {7}
 
 
+def test_of_many_small_files_only_those_with_a_removed_row_are_written_again(lake: Lake) -> None:
+    mt = Stored(lake, "SELECT concat('p', id % 20) AS p, id AS n FROM range(0, 200, 1, 1)", "p")
+    mt.fill()
+    done = land(mt, "SELECT concat('p', id), id, -1L AS __weight FROM VALUES (1L), (9L) AS v(id)")
+    assert (done.rows_deleted, done.rows_copied) == (2, 18)
+    assert sum(mt.content().values()) == 198
+
+
 @pytest.mark.parametrize("small", [0, 2**20])
 def test_a_diff_that_takes_away_too_much_writes_nothing(
     mt: Stored, small: int, monkeypatch: pytest.MonkeyPatch

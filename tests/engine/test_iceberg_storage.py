@@ -121,6 +121,17 @@ def test_partitions_and_conditions_replace_their_rows(lake: IcebergLake) -> None
     check(mt)
 
 
+def test_of_many_small_files_only_those_with_a_removed_row_are_written_again(
+    lake: IcebergLake,
+) -> None:
+    lake.sql("INSERT INTO src SELECT id, concat('p', id % 20), id FROM range(100, 300)")
+    mt = Materialized(lake, "SELECT id, k, n FROM src WHERE k LIKE 'p%'", "k")
+    mt.refresh()
+    lake.sql("DELETE FROM src WHERE id IN (101, 109)")
+    assert mt.refresh().metrics.rows_copied == 18
+    check(mt)
+
+
 def test_immutable_rows_stay(lake: IcebergLake) -> None:
     mt = Materialized(lake, "SELECT id, n FROM src", immutable="id < 3")
     mt.refresh()

@@ -26,9 +26,11 @@ from tidegate_server.engine.storage.row_change import RowChange
 
 _KIND = "_change_type"
 _FEED = "delta.enableChangeDataFeed"
-# Up to this many bytes, all files are rewritten: finding the affected ones would cost a job.
+# Up to this many files are rewritten without a search, which costs a job and a scan.
+_FEW = 8
+# All files of a table of up to this many bytes.
 _SMALL = 8 * 2**20
-# Up to this many, all files that may be affected are: finding those that are costs a scan.
+# All that may be affected, up to this many bytes.
 _UNSEARCHED = 64 * 2**20
 # What one task writes: bytes of copied rows, number of added rows.
 _FILE = 32 * 2**20
@@ -88,8 +90,8 @@ def _touched_files(
     session: SparkSession, begun: Any, snapshot: Any, change: RowChange
 ) -> list[Any]:
     """Return the ``AddFile`` actions of files that may have removed rows."""
-    size = known_bytes(snapshot)
-    if size is not None and size <= _SMALL and (known := known_files(snapshot)) is not None:
+    size, known = known_bytes(snapshot), known_files(snapshot)
+    if size is not None and known is not None and size <= _SMALL and len(known) <= _FEW:
         return known
     jvm = java(session)
     reader = session.read.format("delta").option("versionAsOf", int(snapshot.version()))
@@ -99,7 +101,7 @@ def _touched_files(
     condition = folding.apply(rows._jdf.queryExecution().analyzed()).condition()
     parts = jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(_conjuncts(condition)))
     files = list(items(begun.filterFiles(parts, True)))
-    if sum(int(file.size()) for file in files) <= _UNSEARCHED:
+    if len(files) <= _FEW and sum(int(file.size()) for file in files) <= _UNSEARCHED:
         return files
     held = rows.join(change.removed_rows.alias("s"), same("t", "s", change.fields), "left_semi")
     names = held.select(F.col("_metadata.file_name")).distinct().collect()

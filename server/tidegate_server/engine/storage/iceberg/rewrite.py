@@ -20,8 +20,9 @@ from tidegate_server.engine.storage.row_change import RowChange
 
 _FILE_NAME: Final = "_file"
 """The metadata column with the location of a row's file."""
+_FEW: Final = 8
 _SMALL: Final = 8 * 2**20
-"""Up to this many bytes, all files are rewritten: finding the affected ones would cost a job."""
+"""Up to so many files and bytes, all are rewritten: finding the affected ones would cost a job."""
 _FILE: Final = 32 * 2**20
 """Bytes of copied rows that one task writes."""
 _ROWS: Final = 250_000
@@ -105,12 +106,13 @@ def _files_with(
     found: LoadedTable,
     order: RefreshOrder,
 ) -> Any:
-    """Return the files that have affected rows, or more if they are small.
+    """Return the files that have affected rows, or all if they are few and small.
 
     :param affected: returns those of the table's rows that are affected.
     """
     files = writer.present(found)
-    if found.current is None or int(files.size()) <= _SMALL:
+    small = int(files.count()) <= _FEW and int(files.size()) <= _SMALL
+    if found.current is None or small:
         return files
     newest = f"{order.name.quoted()} VERSION AS OF {found.current.id}"
     rows = affected(session.sql(f"SELECT *, {_FILE_NAME} FROM {newest}"))
