@@ -67,7 +67,9 @@ def test_further_jars_come_after_those_of_the_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str | None, expected: str
 ) -> None:
     def start() -> None:
-        assert os.environ["SPARK_DIST_CLASSPATH"] == expected
+        *jars, classes = os.environ["SPARK_DIST_CLASSPATH"].split(":")
+        assert ":".join(jars) == expected
+        assert Path(classes).parent == tmp_path
         raise _StartedError
 
     monkeypatch.setattr(SparkContext, "_gateway", None)
@@ -76,7 +78,11 @@ def test_further_jars_come_after_those_of_the_archive(
     if given is not None:
         monkeypatch.setenv("SPARK_DIST_CLASSPATH", given)
     with pytest.raises(_StartedError):
-        launch.start_jvm({}, tmp_path, ["/opt/iceberg.jar", "/opt/driver.jar"])
+        launch.start_jvm(
+            {"spark.delta.logStore.file.impl": launch.LOG_STORE},
+            tmp_path,
+            ["/opt/iceberg.jar", "/opt/driver.jar"],
+        )
     assert os.environ.get("SPARK_DIST_CLASSPATH") == given
 
 

@@ -43,9 +43,8 @@ IN_MEMORY = {
 """A metastore in memory, which ends with its process."""
 
 WITHOUT_FORKS = {
-    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming"
     ".checkpointing.FileSystemBasedCheckpointFileManager",
 }
-"""Each commit to a local directory otherwise starts four processes to ask for symbolic links, which
-cost more than the commit. These stores hold off writers of the same process only."""
+"""Each checksum in a local directory otherwise starts four processes to ask for symbolic links,
+which cost more than the file. This class holds off writers of the same process only."""

@@ -63,7 +63,11 @@ def _write_archive(archive: Path) -> bool:
             java_home="",
             direct_bytes=1 << 20,
             spool_quota=1 << 20,
-            settings={"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={written}"},
+            settings={
+                "spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={written}",
+                # The engine's own is loaded from a directory, whose name differs each time.
+                "spark.delta.logStore.class": "io.delta.storage.HDFSLogStore",
+            },
         )
         spark = start_spark(options, directories)
         _exercise(spark)

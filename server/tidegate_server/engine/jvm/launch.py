@@ -21,6 +21,10 @@ _SHELL = "pyspark-shell"
 _CLASS_PATH = "SPARK_DIST_CLASSPATH"
 """The variable with what Spark's launcher appends to the class path."""
 _FOLDER = "launch-"
+_CLASSES = "classes-"
+
+LOG_STORE = "tidegate.LinkedLogStore"
+"""The class of Delta's log stores for local files; see ``LinkedLogStore.java``."""
 
 
 def start_jvm(settings: Mapping[str, str], folder: Path, jars: Sequence[str] = ()) -> None:
@@ -37,23 +41,42 @@ def start_jvm(settings: Mapping[str, str], folder: Path, jars: Sequence[str] = (
         running = SparkContext._gateway is not None
     if running:
         return
-    with (
-        _settings_file(settings, folder) as file,
-        _submit_arguments(file),
-        _appended_jars(jars),
-    ):
-        gateway = launch_gateway()
-    _answer_promptly(gateway)
+    own_log_store = LOG_STORE in settings.values()
+    with tempfile.TemporaryDirectory(prefix=_CLASSES, dir=folder) as classes:
+        with (
+            _settings_file(settings, folder) as file,
+            _submit_arguments(file),
+            _appended_to_class_path([*jars, *([classes] if own_log_store else ())]),
+        ):
+            gateway = launch_gateway()
+        _answer_promptly(gateway)
+        if own_log_store:
+            _load_log_store(gateway, Path(classes))
     SparkContext._ensure_initialized(gateway=gateway)
 
 
 def _answer_promptly(gateway: Any) -> None:
     """Have the JVM send long answers without a delay; see ``PromptAnswers.java``."""
-    compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.cook(java_source(__package__, "PromptAnswers"))
-    listener = compiler.getClassLoader().loadClass("tidegate.PromptAnswers").newInstance()
+    compiled = _compiled(gateway, "PromptAnswers")
+    listener = compiled.getClassLoader().loadClass("tidegate.PromptAnswers").newInstance()
     gateway.java_gateway_server.addListener(listener)
     gateway.close(keep_callback_server=True)  # calls open new connections
+
+
+def _load_log_store(gateway: Any, classes: Path) -> None:
+    """Load a class through a directory of the class path: Delta, which knows its name, finds it."""
+    compiled = _compiled(gateway, "LinkedLogStore").getBytecodes()
+    file = classes / f"{LOG_STORE.replace('.', '/')}.class"
+    file.parent.mkdir()
+    file.write_bytes(bytes(compiled[LOG_STORE]))
+    gateway.jvm.java.lang.ClassLoader.getSystemClassLoader().loadClass(LOG_STORE)
+
+
+def _compiled(gateway: Any, name: str) -> Any:
+    """Return the compiler of the Java class ``name``, which is beside this module."""
+    compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.cook(java_source(__package__, name))
+    return compiler
 
 
 def as_properties(settings: Mapping[str, str]) -> str:
@@ -84,9 +107,9 @@ def _submit_arguments(file: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _appended_jars(jars: Sequence[str]) -> Iterator[None]:
+def _appended_to_class_path(places: Sequence[str]) -> Iterator[None]:
     given = os.environ.get(_CLASS_PATH, "")
-    with _variable(_CLASS_PATH, ":".join(filter(None, [given, *jars]))):
+    with _variable(_CLASS_PATH, ":".join(filter(None, [given, *places]))):
         yield
 
 

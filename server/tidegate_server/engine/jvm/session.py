@@ -31,7 +31,7 @@ from tidegate_server.engine.jvm.kubernetes import (
     opened_api,
     remove_orphans,
 )
-from tidegate_server.engine.jvm.launch import start_jvm
+from tidegate_server.engine.jvm.launch import LOG_STORE, start_jvm
 from tidegate_server.engine.jvm.log4j import LOG_SETTINGS, file_log_settings
 from tidegate_server.engine.storage.iceberg.commits import STATE
 
@@ -52,6 +52,7 @@ MAX_STATEMENT_TOKENS = "spark.tidegate.maxStatementTokens"
 """Settings of the Spark context, which no session can change."""
 
 _REDACTION = "spark.redaction.regex"
+_LOG_STORE_OF_ALL = "spark.delta.logStore.class"
 _ADDED = frozenset({"spark.driver.extraJavaOptions", "spark.driver.extraClassPath", _REDACTION})
 """Settings whose values are added to the engine's own."""
 
@@ -208,6 +209,8 @@ def spark_settings(
     if is_kubernetes(options.master):
         settings.update(kubernetes_settings(options))
     settings.update(authentication(options))
+    if _LOG_STORE_OF_ALL not in options.settings:  # Delta accepts it only without others
+        settings["spark.delta.logStore.file.impl"] = LOG_STORE
     if _is_local(options.master):
         settings.update(_local_settings(options.master))
         if not options.alone:
