@@ -35,7 +35,8 @@ def test_the_jvm_reads_the_archive_although_it_has_further_jars(spark_root: Spar
         pytest.skip("there is no archive: python -m tidegate_server.engine.jvm.class_archive")
     gateway: Any = spark_root.sparkContext._gateway
     class_path = gateway.jvm.java.lang.System.getProperty("java.class.path").split(":")
-    assert "iceberg-spark-runtime" in class_path[-1]
+    assert "iceberg-spark-runtime" in class_path[-2]
+    assert Path(class_path[-1]).name.startswith("classes-")  # with Delta's log store
     mapped = {mapping.path for mapping in psutil.Process(gateway.proc.pid).memory_maps()}
     assert str(archive) in mapped
 
