@@ -32,18 +32,18 @@ public class LinkedLogStore extends HadoopFileSystemLogStore {
     super(configuration);
   }
 
-  public void write(
-      Path path, Iterator actions, Boolean overwrite, Configuration configuration)
+  public void write(Path path, Iterator actions, Boolean overwrite, Configuration configuration)
       throws IOException {
     File file = new File(path.toUri().getPath());
-    File temporary = new File(file.getParentFile(), "." + file.getName() + "." + UUID.randomUUID() + ".tmp");
+    File temporary = hidden(file, "." + UUID.randomUUID() + ".tmp");
     try {
       writeLines(temporary, actions);
-      FsPermission mode = FsPermission.getFileDefault().applyUMask(FsPermission.getUMask(configuration));
-      Files.setPosixFilePermissions(temporary.toPath(), PosixFilePermissions.fromString(mode.toString()));
+      FsPermission mask = FsPermission.getUMask(configuration);
+      String mode = FsPermission.getFileDefault().applyUMask(mask).toString();
+      Files.setPosixFilePermissions(temporary.toPath(), PosixFilePermissions.fromString(mode));
       if (overwrite.booleanValue()) {
         // One that Hadoop has written; of other content, reading would fail.
-        Files.deleteIfExists(new File(file.getParentFile(), "." + file.getName() + ".crc").toPath());
+        Files.deleteIfExists(hidden(file, ".crc").toPath());
         CopyOption[] atomically = {StandardCopyOption.ATOMIC_MOVE};
         Files.move(temporary.toPath(), file.toPath(), atomically);
       } else {
@@ -56,6 +56,10 @@ public class LinkedLogStore extends HadoopFileSystemLogStore {
 
   public Boolean isPartialWriteVisible(Path path, Configuration configuration) {
     return Boolean.FALSE;
+  }
+
+  private static File hidden(File file, String suffix) {
+    return new File(file.getParentFile(), "." + file.getName() + suffix);
   }
 
   private static void writeLines(File file, Iterator lines) throws IOException {

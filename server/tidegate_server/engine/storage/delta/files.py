@@ -10,11 +10,17 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate_server.engine.storage.jvm import active_session, items, java
 
 
-def known_files(snapshot: Any) -> list[Any] | None:
-    """Return all ``AddFile`` actions if the checksum has them, as for small tables."""
+def known_files(snapshot: Any, *, most: int | None = None) -> list[Any] | None:
+    """Return all ``AddFile`` actions if the checksum has them, as for small tables.
+
+    :param most: None is returned if there are more files.
+    """
     checksum = snapshot.checksumOpt()
     known = checksum.get().allFiles() if checksum.isDefined() else checksum
-    return list(items(known.get())) if known.isDefined() else None
+    if not known.isDefined():
+        return None
+    files = known.get()
+    return None if most is not None and files.size() > most else list(items(files))
 
 
 def known_bytes(snapshot: Any) -> int | None:

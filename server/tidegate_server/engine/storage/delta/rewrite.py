@@ -90,9 +90,11 @@ def _touched_files(
     session: SparkSession, begun: Any, snapshot: Any, change: RowChange
 ) -> list[Any]:
     """Return the ``AddFile`` actions of files that may have removed rows."""
-    size, known = known_bytes(snapshot), known_files(snapshot)
-    if size is not None and known is not None and size <= _SMALL and len(known) <= _FEW:
-        return known
+    size = known_bytes(snapshot)
+    if size is not None and size <= _SMALL:
+        known = known_files(snapshot, most=_FEW)
+        if known is not None:
+            return known
     jvm = java(session)
     reader = session.read.format("delta").option("versionAsOf", int(snapshot.version()))
     rows = reader.load(path_of(snapshot)).alias("t").where(change.within)
