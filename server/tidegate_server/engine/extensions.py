@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from tidegate_server.engine.gate.gate import install_gate
+from tidegate_server.engine.jvm.block_locks import install_block_locks
 from tidegate_server.engine.jvm.cancel_checks import install_cancel_checks
 from tidegate_server.engine.query.connector_sinks import install_connector_sinks
 from tidegate_server.engine.query.flink_functions import install_flink_functions
@@ -16,7 +17,8 @@ from tidegate_server.engine.storage.delta.scans import install_delta_scans
 
 
 def install_extensions(spark: SparkSession) -> None:
-    """Install functions, rules and the gate, in the order in which they are applied."""
+    """Install locks, functions, rules and the gate, in the order in which they are applied."""
+    install_block_locks(spark)
     install_flink_functions(spark)
     install_table_readers(spark)
     install_gate(spark)
