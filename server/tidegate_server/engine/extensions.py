@@ -12,6 +12,7 @@ from tidegate_server.engine.query.flink_functions import install_flink_functions
 from tidegate_server.engine.query.large_values import refuse_large_values
 from tidegate_server.engine.query.plan_size import refuse_large_plans
 from tidegate_server.engine.query.table_readers import install_table_readers
+from tidegate_server.engine.query.wide_writes import install_wide_writes
 from tidegate_server.engine.session.canceled_plans import end_canceled_plans
 from tidegate_server.engine.storage.delta.scans import install_delta_scans
 
@@ -24,6 +25,7 @@ def install_extensions(spark: SparkSession) -> None:
     install_gate(spark)
     refuse_large_plans(spark)
     refuse_large_values(spark)
+    install_wide_writes(spark)
     install_delta_scans(spark)
     install_connector_sinks(spark)  # the gate sees the names in a statement first
     install_cancel_checks(spark)

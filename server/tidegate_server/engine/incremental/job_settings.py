@@ -6,29 +6,23 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from tidegate_server.engine.query.wide_writes import write_settings
+
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _PROJECTIONS = "spark.sql.codegen.factoryMode"
-_PAGE_ROWS = "parquet.page.row.count.limit"
 
 # With more, Spark should coalesce small ones.
 _FEW_PARTITIONS = 16
 # Up to this many, interpreting projections takes less time than compiling them: 5 microseconds a
 # row of four columns that is written, most of them for the statistics of the files.
 _FEW_ROWS = 30_000
-# Until the first page of a column ends, Parquet's writer keeps all of its values in a hash table:
-# 2 MB for 20,000 short texts, in each task, which Spark does not account for.
-_MOST_PAGE_ROWS, _LEAST_PAGE_ROWS = 20_000, 1_000
-_MANY_COLUMNS = 50
 
 
 def job_settings(
     spark: SparkSession, *, columns: int, rows: int, little_changed: bool, copied: int = 0
 ) -> Mapping[str, str]:
     """Return settings for the jobs of a refresh.
-
-    The pages of tables with many columns have fewer rows, so that they do not fill the heap while
-    they are written.
 
     Small jobs are spared the preparations that pay only for many rows. Replanning after each stage,
     and generating the code of projections again in each task, also in jobs over Delta's log, would
@@ -41,10 +35,7 @@ def job_settings(
         are left after the scans.
     :param copied: the rows that may be written again unchanged, beside changed ones.
     """
-    settings = {}
-    if columns > _MANY_COLUMNS:
-        page_rows = _MOST_PAGE_ROWS * _MANY_COLUMNS // columns
-        settings[_PAGE_ROWS] = str(max(page_rows, _LEAST_PAGE_ROWS))
+    settings = dict(write_settings(spark, columns))
     if little_changed and int(spark.conf.get(_PARTITIONS) or 0) <= _FEW_PARTITIONS:
         settings[_ADAPTIVE] = "false"
     if (little_changed or 0 < rows <= _FEW_ROWS) and copied <= _FEW_ROWS:

@@ -15,6 +15,7 @@ from tidegate_server.core.model.types import Schema
 from tidegate_server.core.sql.streams import reject_streams
 from tidegate_server.engine.gate.gate import enforcing, running_as, suspended
 from tidegate_server.engine.query.connector_views import drop_as_view
+from tidegate_server.engine.query.wide_writes import adapted_writes
 from tidegate_server.engine.results.projection import result_schema
 from tidegate_server.engine.results.store import ResultStore
 from tidegate_server.engine.session.file_changes import FileChanges
@@ -121,6 +122,7 @@ def _run_text(
             reclaim_storage(child.spark, guarded.targets, operation.id),
             update_entries(child.spark, guarded.targets, request.user),
             protect_other_files(child.spark, guarded.targets),
+            adapted_writes(child.spark),
         ):
             expanded = replace(request, sql=text)
             return without_feed_if_reserved(
