@@ -88,7 +88,7 @@ public class WideWrites extends scala.runtime.AbstractFunction1 {
   }
 
   /** Sets what was not set, except by an earlier call. */
-  private static void set(SQLConf conf, Map values, Map settings) {
+  private static synchronized void set(SQLConf conf, Map values, Map settings) {
     for (Object one : values.entrySet()) {
       Map.Entry entry = (Map.Entry) one;
       String key = (String) entry.getKey();
