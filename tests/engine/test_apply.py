@@ -177,7 +177,7 @@ def test_a_column_of_the_change_feed_that_is_added_turns_it_off(lake: Lake) -> N
 
 
 def test_files_out_of_range_are_not_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewrite, "_SMALL", 0)
+    monkeypatch.setattr(rewrite, "SMALL_BYTES", 0)
     mt = Stored(lake, "SELECT BIGINT(id) AS n FROM range(10)")
     mt.fill()
     before = set(lake.path("mt").glob("*.parquet"))
@@ -195,7 +195,7 @@ def test_files_in_range_without_a_removed_row_stay(
     mt.fill()
     land(mt, "SELECT BIGINT(id * 2 + 1), BIGINT(1) AS __weight FROM range(9)")
     odd = "SELECT BIGINT(7), BIGINT(-1) AS __weight"
-    monkeypatch.setattr(rewrite, "_SMALL", 0)
+    monkeypatch.setattr(rewrite, "SMALL_BYTES", 0)
     monkeypatch.setattr(rewrite, "_UNSEARCHED", 0)
     done = land(mt, odd)
     assert (done.rows_deleted, done.rows_inserted) == (1, 0)
@@ -216,7 +216,7 @@ def test_of_many_small_files_only_those_with_a_removed_row_are_written_again(lak
 def test_a_diff_that_takes_away_too_much_writes_nothing(
     mt: Stored, small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rewrite, "_SMALL", small)
+    monkeypatch.setattr(rewrite, "SMALL_BYTES", small)
     before = mt.content()
     for gone in ("('b', 2, -2)", "('z', 1, -1)", "(NULL, 1, -1)"):
         with pytest.raises(DiffMismatchError):

@@ -13,6 +13,14 @@ from tidegate_server.engine.storage.exact import WEIGHT, quote_column, same
 ROW_ID = "__id"
 COPIES = "__copies"
 
+FEW_FILES = 8
+SMALL_BYTES = 8 * 2**20
+"""A table of at most so many files and bytes is rewritten as a whole: finding the files that have
+removed rows would cost a job and a scan."""
+_TASK_BYTES = 32 * 2**20
+_TASK_ROWS = 250_000
+"""Bytes of copied rows and number of added rows that one task writes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChange:
@@ -32,6 +40,10 @@ class RowChange:
     """Whether the distinct removed rows are few enough to be broadcast."""
     unique: bool = False
     """Whether the table has each removed row only once."""
+
+    def writing_tasks(self, copied: int) -> int:
+        """Return the number of tasks that write the rows which ``copied`` bytes of files hold."""
+        return 1 + copied // _TASK_BYTES + self.added // _TASK_ROWS
 
     @property
     def removed_rows(self) -> DataFrame:

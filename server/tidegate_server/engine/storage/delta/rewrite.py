@@ -22,19 +22,12 @@ from tidegate_server.engine.storage.delta.tables import path_of
 from tidegate_server.engine.storage.delta.write import commit, transaction
 from tidegate_server.engine.storage.exact import WEIGHT, quote_column, same
 from tidegate_server.engine.storage.jvm import items, java, kind
-from tidegate_server.engine.storage.row_change import RowChange
+from tidegate_server.engine.storage.row_change import FEW_FILES, SMALL_BYTES, RowChange
 
 _KIND = "_change_type"
 _FEED = "delta.enableChangeDataFeed"
-# Up to this many files are rewritten without a search, which costs a job and a scan.
-_FEW = 8
-# All files of a table of up to this many bytes.
-_SMALL = 8 * 2**20
-# All that may be affected, up to this many bytes.
 _UNSEARCHED = 64 * 2**20
-# What one task writes: bytes of copied rows, number of added rows.
-_FILE = 32 * 2**20
-_ROWS = 250_000
+"""Few files of up to this many bytes, which may have removed rows, are rewritten, too."""
 
 
 def change_rows(
@@ -62,7 +55,7 @@ def change_rows(
         if (hashed := redistribute_hashed(rows, order.distribution)) is not None:
             rows = hashed
         elif change.few:
-            rows = rows.coalesce(1 + size // _FILE + change.added // _ROWS)
+            rows = rows.coalesce(change.writing_tasks(size))
         actions = list(items(begun.writeFiles(rows._jdf)))
         written = int(begun.getMetric("numOutputRows").get().value())
         written -= change.added + change.removed if fed else 0
@@ -91,8 +84,8 @@ def _touched_files(
 ) -> list[Any]:
     """Return the ``AddFile`` actions of files that may have removed rows."""
     size = known_bytes(snapshot)
-    if size is not None and size <= _SMALL:
-        known = known_files(snapshot, most=_FEW)
+    if size is not None and size <= SMALL_BYTES:
+        known = known_files(snapshot, most=FEW_FILES)
         if known is not None:
             return known
     jvm = java(session)
@@ -103,7 +96,7 @@ def _touched_files(
     condition = folding.apply(rows._jdf.queryExecution().analyzed()).condition()
     parts = jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(_conjuncts(condition)))
     files = list(items(begun.filterFiles(parts, True)))
-    if len(files) <= _FEW and sum(int(file.size()) for file in files) <= _UNSEARCHED:
+    if len(files) <= FEW_FILES and sum(int(file.size()) for file in files) <= _UNSEARCHED:
         return files
     held = rows.join(change.removed_rows.alias("s"), same("t", "s", change.fields), "left_semi")
     names = held.select(F.col("_metadata.file_name")).distinct().collect()

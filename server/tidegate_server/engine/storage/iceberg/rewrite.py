@@ -16,17 +16,10 @@ from tidegate_server.engine.storage.content.distribution import redistribute_has
 from tidegate_server.engine.storage.exact import column_named, same
 from tidegate_server.engine.storage.iceberg.commits import IcebergWriter, last_commit_of
 from tidegate_server.engine.storage.iceberg.tables import LoadedTable
-from tidegate_server.engine.storage.row_change import RowChange
+from tidegate_server.engine.storage.row_change import FEW_FILES, SMALL_BYTES, RowChange
 
 _FILE_NAME: Final = "_file"
 """The metadata column with the location of a row's file."""
-_FEW: Final = 8
-_SMALL: Final = 8 * 2**20
-"""Up to so many files and bytes, all are rewritten: finding the affected ones would cost a job."""
-_FILE: Final = 32 * 2**20
-"""Bytes of copied rows that one task writes."""
-_ROWS: Final = 250_000
-"""Added rows that one task writes."""
 
 
 def change_rows(
@@ -57,7 +50,7 @@ def change_rows(
         if (hashed := redistribute_hashed(rows, order.distribution)) is not None:
             rows = hashed
         elif change.few:
-            rows = rows.coalesce(1 + size // _FILE + change.added // _ROWS)
+            rows = rows.coalesce(change.writing_tasks(size))
         added = writer.stage(rows, found)
     before, written = int(files.rows()), int(added.rows())
     if before >= 0 and before - change.removed + change.added != written:
@@ -111,7 +104,7 @@ def _files_with(
     :param affected: returns those of the table's rows that are affected.
     """
     files = writer.present(found)
-    small = int(files.count()) <= _FEW and int(files.size()) <= _SMALL
+    small = int(files.count()) <= FEW_FILES and int(files.size()) <= SMALL_BYTES
     if found.current is None or small:
         return files
     newest = f"{order.name.quoted()} VERSION AS OF {found.current.id}"
