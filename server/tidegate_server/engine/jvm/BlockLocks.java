@@ -56,20 +56,20 @@ public class BlockLocks {
     }
 
     public Option lockForReading(BlockId block, boolean blocking) {
-      Lock lock = (Lock) locks.get(block);
-      lock.lock();
-      try {
-        return super.lockForReading(block, blocking);
-      } finally {
-        lock.unlock();
-      }
+      return lock(block, blocking, false);
     }
 
     public Option lockForWriting(BlockId block, boolean blocking) {
+      return lock(block, blocking, true);
+    }
+
+    private Option lock(BlockId block, boolean blocking, boolean toWrite) {
       Lock lock = (Lock) locks.get(block);
       lock.lock();
       try {
-        return super.lockForWriting(block, blocking);
+        return toWrite
+            ? super.lockForWriting(block, blocking)
+            : super.lockForReading(block, blocking);
       } finally {
         lock.unlock();
       }

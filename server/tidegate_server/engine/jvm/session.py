@@ -284,8 +284,8 @@ def _common_settings(options: EngineOptions, directories: Directories) -> dict[s
         # Parquet's writers would otherwise divide 95 % of the heap among them.
         "spark.hadoop.parquet.memory.pool.ratio": "0.3",
         # A task that writes a table's rows and its change feed keeps two files open. With fewer, it
-        # would sort all rows: an UPDATE took 1.5 times as long, and twice the heap. The third file
-        # is where Spark begins to sort.
+        # would sort all rows: bench/update.py shows what that takes. With the third file, Spark
+        # begins to sort.
         "spark.sql.maxConcurrentOutputFileWriters": "3",
         MAX_STATEMENT_BYTES: str(options.max_statement_bytes),
         MAX_STATEMENT_TOKENS: str(options.max_statement_tokens),

@@ -33,9 +33,10 @@ public class WideWrites extends scala.runtime.AbstractFunction1 {
   private final Map adapted = Collections.synchronizedMap(new WeakHashMap());
 
   /**
-   * Lets commands of a session be adapted until {@link #end}, as far as nobody has set the same.
+   * Adapts settings to the commands of a session until {@link #end}, except those that the session
+   * or the engine's configuration has set.
    *
-   * @return whether they were not yet
+   * @return false if another statement of the session has already begun
    */
   public boolean begin(SparkSession session) {
     SQLConf conf = session.sessionState().conf();

@@ -122,7 +122,7 @@ def _run_text(
             reclaim_storage(child.spark, guarded.targets, operation.id),
             update_entries(child.spark, guarded.targets, request.user),
             protect_other_files(child.spark, guarded.targets),
-            adapted_writes(child.spark),
+            adapted_writes(child.spark) if guarded.targets else nullcontext(),
         ):
             expanded = replace(request, sql=text)
             return without_feed_if_reserved(
