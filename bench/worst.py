@@ -39,6 +39,7 @@ STATEMENTS = {
     "20,000 branches of CASE": "SELECT CASE "
     + " ".join(f"WHEN id = {n} THEN {n}" for n in range(20_000))
     + " END FROM range(3)",
+    "20,000 terms of OR": f"{_FEW} WHERE " + " OR ".join(f"id * 2 = {n}" for n in range(20_000)),
     "views that double 30 times": "WITH t0 AS (SELECT 1 AS a), "
     + ", ".join(
         f"t{n} AS (SELECT x.a FROM t{n - 1} x JOIN t{n - 1} y ON x.a = y.a)" for n in range(1, 31)

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 from tidegate_server.engine.gate.gate import install_gate
 from tidegate_server.engine.jvm.block_locks import install_block_locks
 from tidegate_server.engine.jvm.cancel_checks import install_cancel_checks
+from tidegate_server.engine.jvm.code_size import bound_code_size
 from tidegate_server.engine.query.connector_sinks import install_connector_sinks
 from tidegate_server.engine.query.flink_functions import install_flink_functions
 from tidegate_server.engine.query.large_values import refuse_large_values
@@ -29,4 +30,5 @@ def install_extensions(spark: SparkSession) -> None:
     install_delta_scans(spark)
     install_connector_sinks(spark)  # the gate sees the names in a statement first
     install_cancel_checks(spark)
+    bound_code_size(spark)
     end_canceled_plans(spark)
