@@ -40,6 +40,40 @@ def test_common_table_expressions_that_multiply_are_refused(client: Client, stat
     assert failure.message == MESSAGE
 
 
+def joins(count: int, of: str = "range(2)") -> str:
+    """Return a query that joins a table with itself so many times."""
+    joined = [f"JOIN {of} t{n} ON t{n}.id = t0.id" for n in range(1, count + 1)]
+    return f"SELECT count(*) FROM {of} t0 {' '.join(joined)}"
+
+
+@pytest.mark.parametrize(
+    ("statement", "row"),
+    [
+        (joins(300), 2),
+        (f"SELECT sum({' + '.join(f'id * {n}' for n in range(800))}) FROM range(2)", 319_600),
+        (f"SELECT sum({'abs(' * 480}id{')' * 480}) FROM range(2)", 1),
+        (f"SELECT count(*) FROM (SELECT 1 {'EXCEPT SELECT 2 ' * 500})", 1),
+    ],
+    ids=["joins", "terms", "brackets", "queries"],
+)
+def test_spark_has_room_in_its_stack(client: Client, statement: str, row: int) -> None:
+    assert Session(client).rows(statement) == [(row,)]
+
+
+def test_too_many_nested_joins_are_refused(client: Client) -> None:
+    session = Session(client)
+    message = (
+        "The statement is too complex: with its views, its joins are nested more than 400 deep."
+    )
+    session.execute(f"CREATE TEMPORARY VIEW joined AS {joins(250).replace('count(*)', 't0.id')}")
+    within = "SELECT count(*) FROM joined a"
+    more = " ".join(f"JOIN range(2) t{n} ON t{n}.id = a.id" for n in range(151))
+    for statement in (joins(401), joins(2_000), f"{within} {more}", f"SELECT ({joins(401)})"):
+        failure = session.failure(statement)
+        assert (failure.code, failure.message) == ("STATEMENT_TOO_COMPLEX", message)
+    assert session.rows(joins(2, "joined")) == [(2,)]
+
+
 def test_views_that_multiply_are_refused(client: Client) -> None:
     session = Session(client)
     session.execute("CREATE TEMPORARY VIEW v0 AS SELECT id AS a FROM range(3)")

@@ -70,17 +70,10 @@ public class HeapWatch extends Thread {
   public void run() {
     while (!context.isStopped()) {
       look();
-      long inUse = inUse();
-      boolean suspicious =
-          isNearlyFull(pool.getUsage())
-              && inUse > MOST * size
-              && inUse > left + STEP * size;
-      if (suspicious && worst(inUse) != null) System.gc();
-      long count = collector.getCollectionCount();
-      if (count > judged) {
-        judged = count;
-        left = pool.getCollectionUsage().getUsed() - accounted();
-        judge();
+      judgeCollections();
+      if (isSuspicious()) {
+        System.gc();
+        judgeCollections();
       }
       try {
         Thread.sleep(PAUSE);
@@ -88,6 +81,23 @@ public class HeapWatch extends Thread {
         return;
       }
     }
+  }
+
+  /** Judges a collection since the last call; Java's own show as much as one that is asked for. */
+  private void judgeCollections() {
+    long count = collector.getCollectionCount();
+    if (count == judged) return;
+    judged = count;
+    left = pool.getCollectionUsage().getUsed() - accounted();
+    judge();
+  }
+
+  private boolean isSuspicious() {
+    long inUse = inUse();
+    return isNearlyFull(pool.getUsage())
+        && inUse > MOST * size
+        && inUse > left + STEP * size
+        && worst(inUse) != null;
   }
 
   /** Finds the running tasks. */

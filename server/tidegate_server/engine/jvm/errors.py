@@ -165,6 +165,11 @@ def _too_large_plan(limit: str) -> ServerError:
     return error(Code.STATEMENT_TOO_COMPLEX, reason=reason)
 
 
+def _too_many_joins(limit: str) -> ServerError:
+    reason = f"with its views, its joins are nested more than {limit} deep"
+    return error(Code.STATEMENT_TOO_COMPLEX, reason=reason)
+
+
 def _too_many_sets(limit: str) -> ServerError:
     reason = f"a GROUP BY has more than {limit} grouping sets"
     return error(Code.STATEMENT_TOO_COMPLEX, reason=reason)
@@ -175,6 +180,7 @@ _OWN: Final[Mapping[str, Callable[..., ServerError]]] = {
     "tidegate.refused:": _refused_insert,
     "tidegate.value:": _too_large_value,
     "tidegate.plan:": _too_large_plan,
+    "tidegate.joins:": _too_many_joins,
     "tidegate.sets:": _too_many_sets,
 }
 """The errors of ``Registry.java``, ``ConnectorSinks.java``, ``LargeValues.java`` and

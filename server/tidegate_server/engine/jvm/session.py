@@ -51,6 +51,9 @@ MAX_STATEMENT_BYTES = "spark.tidegate.maxStatementBytes"
 MAX_STATEMENT_TOKENS = "spark.tidegate.maxStatementTokens"
 """Settings of the Spark context, which no session can change."""
 
+_STACK = "-Xss4m"
+"""The stack of each of Java's threads. Spark walks through plans and expressions by recursion: in
+the default of 1 MiB it could not plan 120 joins or a sum of 800 terms."""
 _REDACTION = "spark.redaction.regex"
 _LOG_STORE_OF_ALL = "spark.delta.logStore.class"
 _ADDED = frozenset({"spark.driver.extraJavaOptions", "spark.driver.extraClassPath", _REDACTION})
@@ -256,6 +259,7 @@ def _common_settings(options: EngineOptions, directories: Directories) -> dict[s
         # Hadoop gives files the rights of this mask, whatever that of the process.
         "spark.hadoop.fs.permissions.umask-mode": (f"{umask_of(options):03o}"),
         "spark.log.structuredLogging.enabled": "false",
+        "spark.executor.extraJavaOptions": _STACK,
         # On YARN and Kubernetes, Spark would end the engine after it has lost a few executors.
         "spark.executor.maxNumFailures": str((1 << 31) - 1),
         "spark.scheduler.mode": "FAIR",
@@ -354,6 +358,7 @@ def common_java_options(options: EngineOptions) -> list[str]:
         "-Djavax.xml.accessExternalDTD=",
         "-Djavax.xml.accessExternalSchema=",
         "-Djavax.xml.accessExternalStylesheet=",
+        _STACK,
         "-XX:+UseParallelGC",
         "-XX:+ExitOnOutOfMemoryError",
         f"-Ddelta.log.cacheSize={cached_tables(options.driver_memory)}",

@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.expressions.Rollup;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.CTERelationDef;
 import org.apache.spark.sql.catalyst.plans.logical.CTERelationRef;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.WithCTE;
 import org.apache.spark.sql.catalyst.rules.Rule;
@@ -16,7 +17,8 @@ import scala.collection.Iterator;
 import scala.runtime.AbstractFunction1;
 
 /**
- * Refuses plans with too many operators, before Spark writes common table expressions into them.
+ * Refuses plans with too many operators or nested joins, before Spark writes common table
+ * expressions into them.
  *
  * <p>A view or common table expression that is used twice by the next one, and so on, doubles the
  * plan each time: thirty short lines become a billion operators, which the heap of the JVM does not
@@ -26,19 +28,23 @@ import scala.runtime.AbstractFunction1;
 public class PlanSize {
   /** Begin the messages of what is thrown; see errors.py. */
   static final String REFUSED = "tidegate.plan:";
+  static final String REFUSED_JOINS = "tidegate.joins:";
   static final String REFUSED_SETS = "tidegate.sets:";
   /** Spark needs minutes and some hundred megabytes to plan this many. */
   private static final long LIMIT = 20000;
+  /** Spark needs more than ten seconds to plan more, and then has no room in its stack. */
+  private static final int LIMIT_OF_JOINS = 400;
   /** Spark aggregates all rows once for each grouping set. */
   private static final double LIMIT_OF_SETS = 4096;
 
-  /** Returns what builds the rule that counts operators, for each session. */
-  public Object operators() {
+  /** Returns what builds the rule that counts the operators and joins of views, for each session. */
+  public Object resolved() {
     return new AbstractFunction1() {
       public Object apply(Object session) {
         return new Rule() {
           public TreeNode apply(TreeNode plan) {
             size((LogicalPlan) plan, new HashMap());
+            requireFewJoins((LogicalPlan) plan);
             return plan;
           }
         };
@@ -46,18 +52,36 @@ public class PlanSize {
     };
   }
 
-  /** Returns what builds the rule that counts grouping sets, before Spark writes them out. */
-  public Object groupings() {
+  /**
+   * Returns what builds the rule that counts grouping sets, before Spark writes them out, and the
+   * joins of a statement, before Spark takes seconds to resolve their columns.
+   */
+  public Object unresolved() {
     return new AbstractFunction1() {
       public Object apply(Object session) {
         return new Rule() {
           public TreeNode apply(TreeNode plan) {
             requireFewSets((LogicalPlan) plan);
+            requireFewJoins((LogicalPlan) plan);
             return plan;
           }
         };
       }
     };
+  }
+
+  /** Returns how many joins are nested in each other. */
+  private static int requireFewJoins(LogicalPlan plan) {
+    int most = 0;
+    Iterator children = plan.children().iterator();
+    while (children.hasNext()) {
+      most = Math.max(most, requireFewJoins((LogicalPlan) children.next()));
+    }
+    Iterator subqueries = plan.subqueries().iterator();
+    while (subqueries.hasNext()) requireFewJoins((LogicalPlan) subqueries.next());
+    if (plan instanceof Join) most++;
+    if (most > LIMIT_OF_JOINS) throw new IllegalArgumentException(REFUSED_JOINS + LIMIT_OF_JOINS);
+    return most;
   }
 
   private static void requireFewSets(LogicalPlan plan) {

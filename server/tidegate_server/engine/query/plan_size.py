@@ -1,4 +1,4 @@
-"""Refuses queries that views, common table expressions or grouping sets make too large.
+"""Refuses queries that joins, views, common table expressions or grouping sets make too large.
 
 See ``PlanSize.java``.
 """
@@ -16,5 +16,5 @@ def refuse_large_plans(spark: SparkSession) -> None:
     """Check the plans of all sessions that are created from now on."""
     size = compiled_instance(spark, "tidegate.PlanSize", java_source(__package__, "PlanSize"))
     session: Any = spark._jsparkSession
-    session.extensions().injectPostHocResolutionRule(size.operators())
-    session.extensions().injectHintResolutionRule(size.groupings())  # these rules run first
+    session.extensions().injectPostHocResolutionRule(size.resolved())
+    session.extensions().injectHintResolutionRule(size.unresolved())  # these rules run first
