@@ -342,6 +342,7 @@ class Gateway:
                 )
                 stack.enter_context(lag_check)
             self._engines.start()
+            stack.callback(self._engines.start_no_other)
             self._stack = stack.pop_all()
         return self
 

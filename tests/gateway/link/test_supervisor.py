@@ -64,6 +64,21 @@ def test_a_killed_engine_is_replaced(supervisor: Supervisor) -> None:
     assert supervisor.pid != first
 
 
+def test_an_engine_that_ends_while_the_gateway_stops_is_not_replaced(
+    supervisor: Supervisor, announcements: list[str]
+) -> None:
+    pid = supervisor.pid
+    assert pid is not None
+    supervisor.start_no_other()
+    assert supervisor.ready
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: supervisor.generation == 2)
+    with pytest.raises(ServerError, match="the gateway is stopping"):
+        supervisor.wait(None)
+    assert announcements[-1].endswith("(killed by SIGKILL); the gateway is stopping")
+    assert supervisor.pid == pid
+
+
 def test_each_start_calls_back(make_supervisor: Callable[..., Supervisor]) -> None:
     told: list[EngineInfo] = []
     supervisor = make_supervisor()

@@ -238,12 +238,17 @@ class EnginePool:
                     with self._starting:
                         self._retire(engine, f"was not used for {self._idle_timeout:g} s")
 
-    def stop(self) -> None:
-        """End all engines, at the same time; none is started any more."""
+    def start_no_other(self) -> None:
+        """Start no engine any more."""
         with self._starting:
             self._stopping = True
-        supervisors = [run.supervisor for each in self._engines() if (run := each.running)]
-        threads = [threading.Thread(target=each.stop) for each in supervisors]
+        for supervisor in self._supervisors():
+            supervisor.start_no_other()
+
+    def stop(self) -> None:
+        """End all engines, at the same time."""
+        self.start_no_other()
+        threads = [threading.Thread(target=each.stop) for each in self._supervisors()]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -257,9 +262,11 @@ class EnginePool:
 
     def hurry(self) -> None:
         """Kill all engines, during a :meth:`stop` that takes too long."""
-        for engine in self._engines():
-            if engine.running is not None:
-                engine.running.supervisor.hurry()
+        for supervisor in self._supervisors():
+            supervisor.hurry()
+
+    def _supervisors(self) -> list[Supervisor]:
+        return [run.supervisor for each in self._engines() if (run := each.running)]
 
     def _engines(self) -> tuple[PooledEngine, ...]:
         with self._lock:

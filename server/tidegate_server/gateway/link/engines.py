@@ -219,6 +219,12 @@ class Engines:
         for pool in self.pools:
             pool.check()
 
+    def start_no_other(self) -> None:
+        """Start no engine any more, also instead of one that ends."""
+        for pool in self.pools:
+            pool.start_no_other()
+        self.own.start_no_other()
+
     def stop(self) -> None:
         """End all engines."""
         for pool in self.pools:

@@ -76,6 +76,7 @@ class Supervisor:
         self._failed_starts = 0
         self._reason = "it was not started yet"
         self._prepared = threading.Event()
+        self._last = False
         self._stopping = threading.Event()
         name = f"engine-supervisor{self._whose}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -160,6 +161,10 @@ class Supervisor:
             self._options = dataclasses.replace(self._options, installation=installation)
         self._thread.start()
 
+    def start_no_other(self) -> None:
+        """Let the running engine be the last one, if it ends before :meth:`stop`."""
+        self._last = True
+
     def stop(self, seconds: float = 15.0) -> None:
         """Ask the engine to end, and kill its process group after ``seconds``; idempotent."""
         with self._changed:
@@ -170,7 +175,7 @@ class Supervisor:
             process = self._process
         if process is not None:
             process.end(seconds)
-        if self._thread.ident is not None:
+        if self._thread.ident not in (None, threading.get_ident()):
             self._thread.join(timeout=seconds)
 
     def replace(self, reason: str, idle: Callable[[], bool]) -> bool:
@@ -226,6 +231,8 @@ class Supervisor:
             began = time.monotonic()
             with self._starter.socket_folder() as folder:
                 failures = failures + 1 if not self._run_engine(folder, began) else 0
+            if self._last:
+                self.stop()
 
     def _run_engine(self, folder: Path, began: float) -> bool:
         """Run one engine from start to end; False if it failed to start or ended too soon."""
@@ -327,7 +334,8 @@ class Supervisor:
             if self._stopping.is_set():
                 return
             self._reason = f"it ended ({end}) and is being started again"
-        self._announce(f"The Spark engine{self._whose} ended ({end}); starting another one")
+        then = "the gateway is stopping" if self._last else "starting another one"
+        self._announce(f"The Spark engine{self._whose} ended ({end}); {then}")
 
     def _last_log_line(self) -> str:
         """Return the last line of the engine's log, to append to a sentence."""
