@@ -56,6 +56,15 @@ def test_jars_of_the_user_are_added_to_the_class_path(tmp_path: Path) -> None:
     assert settings["spark.driver.extraClassPath"] == "/cache/delta.jar:/opt/driver.jar"
 
 
+@pytest.mark.parametrize("kind", ["driver", "executor"])
+def test_java_options_of_the_user_are_added(tmp_path: Path, kind: str) -> None:
+    key = f"spark.{kind}.extraJavaOptions"
+    given = engine_options(data=str(tmp_path), settings={key: "-Xss8m"})
+    options = spark_settings(given, Directories(tmp_path), ())[key].split()
+    assert "-Xss4m" in options[:-1]
+    assert options[-1] == "-Xss8m"  # of two values, Java uses the last one
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

@@ -54,9 +54,17 @@ MAX_STATEMENT_TOKENS = "spark.tidegate.maxStatementTokens"
 _STACK = "-Xss4m"
 """The stack of each of Java's threads. Spark walks through plans and expressions by recursion: in
 the default of 1 MiB it could not plan 120 joins or a sum of 800 terms."""
+_EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 _REDACTION = "spark.redaction.regex"
 _LOG_STORE_OF_ALL = "spark.delta.logStore.class"
-_ADDED = frozenset({"spark.driver.extraJavaOptions", "spark.driver.extraClassPath", _REDACTION})
+_ADDED = frozenset(
+    {
+        "spark.driver.extraJavaOptions",
+        "spark.driver.extraClassPath",
+        _EXECUTOR_OPTIONS,
+        _REDACTION,
+    }
+)
 """Settings whose values are added to the engine's own."""
 
 _SUBMITTED = ("spark.jars", "spark.kubernetes.")
@@ -259,7 +267,7 @@ def _common_settings(options: EngineOptions, directories: Directories) -> dict[s
         # Hadoop gives files the rights of this mask, whatever that of the process.
         "spark.hadoop.fs.permissions.umask-mode": (f"{umask_of(options):03o}"),
         "spark.log.structuredLogging.enabled": "false",
-        "spark.executor.extraJavaOptions": _STACK,
+        _EXECUTOR_OPTIONS: f"{_STACK} {options.settings.get(_EXECUTOR_OPTIONS, '')}".strip(),
         # On YARN and Kubernetes, Spark would end the engine after it has lost a few executors.
         "spark.executor.maxNumFailures": str((1 << 31) - 1),
         "spark.scheduler.mode": "FAIR",

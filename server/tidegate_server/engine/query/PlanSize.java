@@ -70,7 +70,7 @@ public class PlanSize {
     };
   }
 
-  /** Returns how many joins are nested in each other. */
+  /** Returns how many joins are nested in each other, if not too many are. */
   private static int requireFewJoins(LogicalPlan plan) {
     int most = 0;
     Iterator children = plan.children().iterator();
