@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidegate_server.engine.storage.jvm import compiled_instance, java_source
+from tidegate_server.engine.storage.jvm import compiled_instance, java_source, texts
 
 
 def install_wide_writes(spark: SparkSession) -> None:
@@ -34,7 +34,7 @@ def adapted_writes(spark: SparkSession) -> Iterator[None]:
 
 def write_settings(spark: SparkSession, columns: int) -> Mapping[str, str]:
     """Return the settings with which a table of so many columns is written."""
-    return {str(k): str(v) for k, v in _wide_writes(spark).settings(columns).items()}
+    return texts(spark, _wide_writes(spark).settings(columns))
 
 
 def _wide_writes(spark: SparkSession) -> Any:

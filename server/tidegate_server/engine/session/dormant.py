@@ -6,14 +6,13 @@ same in every session.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidegate_server.engine.storage.jvm import java, string_array
+from tidegate_server.engine.storage.jvm import string_array, texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,8 @@ def capture_session(session: SparkSession, new: SparkSession) -> DormantSession 
     state, unused = _state(session), _state(new)
     if has_temporary(session, new):
         return None
-    settings, first = _settings(session, state), _settings(new, unused)
+    settings = texts(session, state.conf().settings())
+    first = texts(new, unused.conf().settings())
     manager = state.catalogManager()
     return DormantSession(
         catalog=str(manager.currentCatalog().name()),
@@ -111,10 +111,3 @@ def _function_builders(state: Any) -> tuple[Any, Any]:
         state.functionRegistry().functionBuilders(),
         state.tableFunctionRegistry().functionBuilders(),
     )
-
-
-def _settings(session: SparkSession, state: Any) -> dict[str, str]:
-    """Return the settings in one call; py4j would fetch each separately."""
-    writer = java(session).com.fasterxml.jackson.databind.ObjectMapper()
-    found: dict[str, str] = json.loads(writer.writeValueAsString(state.conf().settings()))
-    return found

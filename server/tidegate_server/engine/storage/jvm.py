@@ -81,6 +81,16 @@ def field_names(schema: Any) -> Iterator[str]:
         yield str(field["name"])
 
 
+def texts(session: SparkSession, pairs: Any) -> dict[str, str]:
+    """Return the entries of a Java map of texts, in two round trips.
+
+    py4j takes several for each entry, and a hundred more for the exception that ends an iteration.
+    """
+    writer = java(session).com.fasterxml.jackson.databind.ObjectMapper()
+    found: dict[str, str] = json.loads(str(writer.writeValueAsString(pairs)))
+    return found
+
+
 def is_instance(jvm: Any, value: Any, name: str) -> bool:
     """Say whether a Java object is an instance of a class."""
     return bool(jvm.java.lang.Class.forName(name).isInstance(value))
