@@ -20,7 +20,6 @@ from facts import run
 from servers import DRIVER_MEMORY, machine, tidegate_server
 
 import tidegate
-from tidegate_server.core.data_directory import STORE_FILE
 from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import Work
 from tidegate_server.engine.planning.cost import Price, Way, amounts, observations, predict
@@ -30,6 +29,7 @@ from tidegate_server.gateway.store.database import Database
 
 _ROUNDS = 2_000
 _TURNS = 2
+_DATABASE = "store.db"
 _SHAPES = {
     **SHAPES,
     "all columns": "SELECT f.*, x.g FROM fact f JOIN dim x ON f.d = x.d WHERE f.q < 12",
@@ -108,7 +108,7 @@ def _refresh(connection: tidegate.Connection, cell: Cell) -> None:
 
 def _observations(directory: Path) -> list[Observation]:
     """Return the refreshes in a server's store, oldest first."""
-    database = Database(f"sqlite:///{directory / 'data' / STORE_FILE}")
+    database = Database(f"sqlite:///{directory / 'data' / _DATABASE}")
     commits = SqlLedger(database).commits(None, 1_000_000)
     # The first refresh of a table also loads what the others find in memory.
     later = [each for each in reversed(commits) if each.reason_code != Reason.FIRST_REFRESH]

@@ -43,7 +43,6 @@ from tidegate_server.core.config_sections import (
     StoreSection,
     TlsSection,
 )
-from tidegate_server.core.data_directory import STORE_FILE
 from tidegate_server.core.model.zones import LOCAL_ZONE, SESSION_ZONE, UNSET, parse_zone
 from tidegate_server.core.secret_references import KINDS, Secret
 
@@ -226,7 +225,7 @@ class Config(BaseSettings):
     def store_url(self) -> str:
         """The store's SQLAlchemy URL."""
         folder = Path(self.options.get(STORE_PATH_OPTION) or self.data)
-        return self.store.url or f"sqlite:///{folder.resolve() / STORE_FILE}"
+        return self.store.url or f"sqlite:///{folder.resolve() / 'store.db'}"
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -17,14 +17,11 @@ from tidegate_server.core.permissions import restrict
 
 MARK = "tidegate.json"
 FORMAT_VERSION = 1
-STORE_FILE = "store.db"
 
 _KIND = "tidegate data directory"
-_LOCK = "gateway.lock"
+_LOCK, _STORE = "gateway.lock", "store.db"
 _ENGINES = frozenset({"warehouse", "metastore", "spool", "logs", "tmp", "engines"})
-_GATEWAYS = frozenset(
-    {_LOCK, STORE_FILE, f"{STORE_FILE}-wal", f"{STORE_FILE}-shm", "metastore.msgpack"}
-)
+_GATEWAYS = frozenset({_LOCK, _STORE, f"{_STORE}-wal", f"{_STORE}-shm", "metastore.msgpack"})
 AUDIT_DIRECTORY = "audit"
 """Directory of the audit log, within the data directory."""
 _TABLES = frozenset({"warehouse", "system"})
@@ -167,7 +164,7 @@ def _is_older(data: Path) -> bool:
     """
     if not _is_lock(data / _LOCK):
         return _has_metastore(data) and (data / "logs" / "log4j2.properties").is_file()
-    if _is_store(data / STORE_FILE) or _has_metastore(data):
+    if _is_store(data / _STORE) or _has_metastore(data):
         return True
     return not _strangers(entry.name for entry in data.iterdir() if entry.name not in _OWN)
 
