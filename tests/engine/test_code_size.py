@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.conftest import Client, Session
+from tests.support.spark_settings import COMPILED
 
 pytestmark = pytest.mark.spark
 
@@ -15,9 +16,6 @@ OR_OF_BOTH = OR.replace("id", "a.id + b.id")
 
 def case(branches: int, value: str = "id") -> str:
     return f"CASE {' '.join(f'WHEN {value} = {n} THEN {n + 7}' for n in range(branches))} END"
-
-
-COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 
 
 def compiling(client: Client) -> Session:

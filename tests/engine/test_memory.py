@@ -9,7 +9,7 @@ import pyarrow.flight as flight
 import pytest
 
 from tests.engine.conftest import EngineProcess, Session
-from tests.support.spark_settings import BRIEF, IN_MEMORY
+from tests.support.spark_settings import BRIEF, COMPILED, IN_MEMORY
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import NO_MEMORY_EXIT, EngineMemory
 from tidegate_server.core.messages.requests import InspectMemory
@@ -19,8 +19,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.thorough(3)]
 JAVA = "spark.driver.extraJavaOptions"
 LITTLE = {JAVA: "-XX:MaxDirectMemorySize=16m -Dio.netty.maxDirectMemory=268435456"}
 """Little for everybody but Arrow, which takes its memory past the JVM's account."""
-COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
-"""For millions of rows."""
 ROWS = 2_500_000
 LARGE = (
     "CREATE TABLE large USING delta AS SELECT /*+ COALESCE(1) */ "

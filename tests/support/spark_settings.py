@@ -10,6 +10,9 @@ SMALL = {
 }
 """Settings for tables of a handful of rows: one task per job, and no code to compile."""
 
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+"""Spark's own, for millions of rows and for tests of the code that it generates."""
+
 COMPILE_ONCE = "-XX:TieredStopAtLevel=1"
 """For a JVM that lives for seconds: Java compiles once, without profiling."""
 

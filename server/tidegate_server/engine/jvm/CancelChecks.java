@@ -48,12 +48,11 @@ public class CancelChecks extends scala.runtime.AbstractFunction1 {
     private static SparkPlan checked(SparkPlan plan, boolean takesAll) {
       final boolean below = plan instanceof HashAggregateExec || plan instanceof SortExec
           || takesAll && plan instanceof CodegenSupport;
-      SparkPlan result = (SparkPlan) plan.withNewChildren(
-          (Seq) plan.children().map(new scala.runtime.AbstractFunction1() {
-            public Object apply(Object child) {
-              return checked((SparkPlan) child, below);
-            }
-          }));
+      SparkPlan result = (SparkPlan) plan.mapChildren(new scala.runtime.AbstractFunction1() {
+        public Object apply(Object child) {
+          return checked((SparkPlan) child, below);
+        }
+      });
       return needsCheck(result, takesAll) ? new CancelCheck((Seq) result.output(), result) : result;
     }
 

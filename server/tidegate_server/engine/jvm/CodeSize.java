@@ -41,12 +41,11 @@ public class CodeSize extends AbstractFunction1 {
     }
 
     private static SparkPlan separated(SparkPlan plan) {
-      SparkPlan result = (SparkPlan) plan.withNewChildren(
-          (Seq) plan.children().map(new AbstractFunction1() {
-            public Object apply(Object child) {
-              return separated((SparkPlan) child);
-            }
-          }));
+      SparkPlan result = (SparkPlan) plan.mapChildren(new AbstractFunction1() {
+        public Object apply(Object child) {
+          return separated((SparkPlan) child);
+        }
+      });
       return result instanceof CodegenSupport && nodes(result.expressions()) > LIMIT
           ? (SparkPlan) result.mapExpressions(new Mark())
           : result;
